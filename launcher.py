@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Foretoken's one command. Needs Python 3.11 or newer and nothing else.
 
-    python launcher.py [options]         prepare .venv if need be, start the app, open the browser
+    python launcher.py [options]         prepare .venv if needed, start the app, open the browser
     python launcher.py test [pytest...]  install what the tests need, run the whole suite
 
 Options of the app:
@@ -19,9 +19,11 @@ Options of the app:
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -34,6 +36,17 @@ ROOT = Path(__file__).resolve().parent
 OLDEST_PYTHON = (3, 11)
 CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 BIG_DOWNLOAD_MB = 20
+NVIDIA_SIGNS = ("/proc/driver/nvidia/version", "/dev/nvidiactl", "/dev/dxg")
+"""Any of these is there on a Linux whose driver is loaded; the last one is WSL's."""
+UV_NAMES = {
+    "index-url": "UV_DEFAULT_INDEX",
+    "extra-index-url": "UV_INDEX",
+    "find-links": "UV_FIND_LINKS",
+    "constraint": "UV_CONSTRAINT",
+    "trusted-host": "UV_INSECURE_HOST",
+    "cert": "SSL_CERT_FILE",
+}
+"""uv's variables by pip's settings, which uv does not read."""
 SIDE_BY_SIDE = ("-n", "auto", "--dist", "loadfile", "--no-loadscope-reorder")
 """One file's tests share what they load, so they run in one process; `-n 0` runs all in one."""
 
@@ -50,6 +63,7 @@ NETWORK_SIGNS = (
     "ProxyError",
     "SSLError",
 )
+UNAVAILABLE = ("No matching distribution found", "Could not find a version", "ResolutionImpossible")
 REMEDIES = (
     (
         NETWORK_SIGNS,
@@ -68,7 +82,7 @@ REMEDIES = (
         "again.",
     ),
     (
-        ("No matching distribution found", "Could not find a version", "ResolutionImpossible"),
+        UNAVAILABLE,
         "A package has no build for this Python and system. Python 3.11 to 3.13 on 64-bit Linux, "
         "macOS or Windows have them all: install one of these and start the launcher with it.",
     ),
@@ -144,7 +158,8 @@ def is_prepared(extra: str, root: Path = ROOT) -> bool:
 
 def fingerprint(root: Path = ROOT) -> str:
     """Return what an installation depends on, as one line."""
-    digest = hashlib.sha256((root / "pyproject.toml").read_bytes()).hexdigest()
+    files = (root / "pyproject.toml", root / ".ci" / "constraints.txt")
+    digest = hashlib.sha256(b"".join(f.read_bytes() for f in files if f.exists())).hexdigest()
     return f"{digest} python {dotted(sys.version_info[:2])} in {root}\n"
 
 
@@ -169,9 +184,9 @@ def make_environment(root: Path = ROOT) -> None:
     if folder.exists() and works(root):
         return
     if folder.exists():
-        say("[1/2] .venv is incomplete or does not run here: making it anew")
+        say("[1/2] .venv is incomplete or does not run here: rebuilding it")
     else:
-        say("[1/2] Making a Python environment in .venv")
+        say("[1/2] Creating a Python environment in .venv")
     command = [sys.executable, "-m", "venv", "--clear", str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -203,28 +218,95 @@ def install(extra: str, root: Path = ROOT) -> None:
     unfinished_mark(root).touch()
     # An error of pip's own leaves the environment consistent; being killed does not. So the mark
     # goes for every ending that returns here, and stays for the others.
-    status, output = run_pip(["install", "--no-compile", "-e", what], root)
+    status, output = run_installers(what, root)
     unfinished_mark(root).unlink(missing_ok=True)
     if status:
         raise LauncherError(f"{output}\nInstalling failed.\n{remedy(output)}")
-    # On all processors; pip would take one. What fails here is compiled when it is imported.
-    compiler = (str(venv_python(root)), "-m", "compileall", "-qq", "-j", "0")
+    # On all processors; pip would take one. What fails or is left out here is compiled when it is
+    # imported: a third of all is packages' own tests, and models of which none or one is used.
+    unused = r"site-packages.*[/\\](tests?|transformers[/\\]models)[/\\]"
+    compiler = (str(venv_python(root)), "-m", "compileall", "-qq", "-j", "0", "-x", unused)
     subprocess.run([*compiler, str(root / ".venv")], check=False)
     for done in {"app", extra}:
         stamp_file(done, root).write_text(fingerprint(root), encoding="utf-8")
     say(f"      done in {time.monotonic() - started:.0f} s")
 
 
+def run_installers(what: str, root: Path) -> tuple[int, str]:
+    """Install ``what``, by uv if it can be had and else by pip, with the tested versions if they are
+    listed. Returns the last installer's status and output."""
+    pins = root / ".ci" / "constraints.txt"
+    tested = ["-c", str(pins)] if pins.exists() else []
+    uv = find_uv(root) if tested else None
+    builds = [["--torch-backend", "cpu"]] if is_linux_without_nvidia() else []
+    for build in [*builds, []] if uv else []:
+        here = ["--python", str(venv_python(root)), "--index-strategy", "unsafe-best-match"]
+        command = [str(uv), "pip", "install", *here, "-e", what, *tested, *build]
+        status, output = run(command, root, settings_of_pip(venv_python(root)))
+        if not status:
+            return status, output
+        failed = (
+            "uv could not get PyTorch's build for CPUs" if build else "uv could not install this"
+        )
+        say(f"      {failed}; using {'the usual build' if build else 'pip'}. {last_line(output)}")
+    install = ["install", "--no-compile", "-e", what]
+    status, output = run_pip([*install, *tested], root)
+    if status and tested and any(sign in output for sign in UNAVAILABLE):
+        say("      Some tested versions are not available here; using the newest that fit")
+        status, output = run_pip(install, root)
+    return status, output
+
+
+def is_linux_without_nvidia(system: str = sys.platform) -> bool:
+    """Return True where PyTorch's usual build brings gigabytes of CUDA that nothing can use."""
+    has_gpu = any(map(os.path.exists, NVIDIA_SIGNS)) or shutil.which("nvidia-smi")
+    return system == "linux" and not has_gpu
+
+
+def find_uv(root: Path) -> str | None:
+    """Return uv, which is some times faster than pip and can choose PyTorch's build; install it if need
+    be. None if that fails."""
+    own = venv_python(root).with_name("uv.exe" if sys.platform == "win32" else "uv")
+    found = shutil.which("uv") or (str(own) if own.exists() else None)
+    if found is None and run_pip(["install", "uv"], root)[0] == 0:
+        found = str(own)
+    return found
+
+
+def last_line(output: str) -> str:
+    return output.strip().rsplit("\n", 1)[-1].strip()
+
+
+def settings_of_pip(python: Path) -> dict[str, str]:
+    """Return the package indexes that pip is configured with, as variables of uv that are not set."""
+    command = [str(python), "-m", "pip", "config", "list"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    found: dict[str, str] = {}
+    lines = [line.partition("=") for line in done.stdout.splitlines()]
+    for section in ("global", "install", ":env:"):  # each overrides those before
+        for name, _, value in lines:
+            variable = UV_NAMES.get(name.replace(f"{section}.", "", 1))
+            if variable and variable not in os.environ:
+                apart = "," if variable == "UV_FIND_LINKS" else " "
+                found[variable] = apart.join(str(ast.literal_eval(value)).split())
+    return found
+
+
 def run_pip(arguments: list[str], root: Path = ROOT) -> tuple[int, str]:
-    """Run pip in .venv, showing a summary as it goes. Returns its status and whole output."""
-    quiet = ["--disable-pip-version-check", "--no-input"]
-    command = [str(venv_python(root)), "-m", "pip", *quiet, *arguments, "--progress-bar", "off"]
-    environment = {**os.environ, "PYTHONIOENCODING": "utf-8", "PYTHONUNBUFFERED": "1"}
+    """Run pip in .venv; see ``run``."""
+    quiet = ["--disable-pip-version-check", "--no-input", "--progress-bar", "off"]
+    pip = [str(venv_python(root)), "-m", "pip", arguments[0], *quiet, *arguments[1:]]
+    return run(pip, root, {"PYTHONIOENCODING": "utf-8", "PYTHONUNBUFFERED": "1"})
+
+
+def run(command: list[str], root: Path, settings: dict[str, str]) -> tuple[int, str]:
+    """Run an installer with ``settings`` as environment variables, showing a summary as it goes. Returns
+    its status and whole output."""
     lines = []
     with subprocess.Popen(
         command,
         cwd=root,
-        env=environment,
+        env={**os.environ, **settings},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         encoding="utf-8",
@@ -252,7 +334,9 @@ class Progress:
         """Take one line of pip's output."""
         verb, _, rest = line.strip().partition(" ")
         what, _, size = rest.partition(" ")
-        if verb == "Collecting":
+        if verb == "Resolved" and what.isdigit():  # uv's, as is "Prepared"
+            self.packages = int(what)
+        elif verb == "Collecting":
             self.packages += 1
             self._update(f"{self.packages} packages; looking at {what}")
         elif verb == "Downloading" and what and not what.endswith(".metadata"):
@@ -261,8 +345,8 @@ class Progress:
             self._update(f"{self.packages} packages; downloading {name}, {size}")
             if not self.live and megabytes(size) >= BIG_DOWNLOAD_MB:
                 say(f"      downloading {name}, {size}")
-        elif line.startswith("Installing collected packages"):
-            count = line.count(",") + 1
+        elif line.startswith(("Installing collected packages", "Prepared ")):
+            count = self.packages if verb == "Prepared" else line.count(",") + 1
             self._update(f"unpacking {count} packages")
             if not self.live:
                 say(f"      unpacking {count} packages")
@@ -283,13 +367,9 @@ class Progress:
 
 
 def megabytes(size: str) -> float:
-    """Return ``"202.4 MB"`` as a number; 0 for anything else."""
-    number, _, unit = size.partition(" ")
-    scale = {"kB": 1e-3, "MB": 1.0, "GB": 1e3}.get(unit, 0.0)
-    try:
-        return float(number) * scale
-    except ValueError:
-        return 0.0
+    """Return ``"202.4 MB"`` (pip's) or ``"193.0MiB"`` (uv's) as a number; 0 for anything else."""
+    found = re.fullmatch(r"([\d.]+) ?([kKMG])i?B", size)
+    return float(found[1]) * {"k": 1e-3, "K": 1e-3, "M": 1.0, "G": 1e3}[found[2]] if found else 0.0
 
 
 def remedy(output: str) -> str:
@@ -366,7 +446,7 @@ def find_chromium(which: Callable[[str], str | None] = shutil.which) -> str | No
         found = first_found(which)
     if not found:
         say(
-            "No Chromium on this machine: the browser tests will be skipped. Install it to run them"
+            "No Chromium on this machine, so the browser tests will be skipped. Install it to run them."
         )
     return found
 

@@ -39,9 +39,9 @@ def report(
 ) -> str:
     """Return the report as text. ``chosen``: more facts of the pair; ``HIDDEN`` replaces ``secrets``."""
     sections: list[Section] = [
-        ("Foretoken", _versions()),
-        ("Machine", _machine()),
-        ("Compiled step", _compiled()),
+        ("Foretoken", versions()),
+        ("Machine", machine()),
+        ("Compiled kernels", _compiled()),
         ("Pair", _pair(loaded, chosen)),
         ("Folders", [(name, str(path)) for name, path in folders.items()]),
     ]
@@ -73,8 +73,9 @@ def _section(heading: str, rows: list[tuple[str, str]]) -> list[str]:
     return ["", heading, *(f"  {name}: {value}" for name, value in rows)]
 
 
-def _versions() -> list[tuple[str, str]]:
-    rows = [("version", _version("foretoken") or "?"), ("Python", platform.python_version())]
+def versions() -> list[tuple[str, str]]:
+    """Return the versions of the app, of Python and of libraries."""
+    rows = [("foretoken", _version("foretoken") or "?"), ("Python", platform.python_version())]
     return rows + [(name, found) for name in LIBRARIES if (found := _version(name))]
 
 
@@ -85,14 +86,15 @@ def _version(name: str) -> str | None:
         return None
 
 
-def _machine() -> list[tuple[str, str]]:
+def machine() -> list[tuple[str, str]]:
+    """Return the system, processor, threads, memory and GPU."""
     default, most = thread_limits()
     share = cgroups.cpu_share()
     rows = [
         ("system", platform.platform()),
         ("processor", processor.name()),
-        ("instructions", " ".join(processor.instructions()) or "not told by this system"),
-        ("threads", f"{default} by default, {most} at most"),
+        ("instructions", " ".join(processor.instructions()) or "unknown on this system"),
+        ("threads", f"{default} by default, at most {most}"),
         (
             "memory",
             f"{format_bytes(memory.free_bytes())} of {format_bytes(memory.total_bytes())} free",
@@ -107,7 +109,7 @@ def _machine() -> list[tuple[str, str]]:
 def _gpu() -> str:
     """Describe the GPU, if torch is imported already, which takes seconds."""
     if "torch" not in sys.modules:
-        return "not looked for yet: nothing is loaded"
+        return "not checked: nothing is loaded"
     facts = devices.look()
     if facts.count:
         capability = ".".join(map(str, facts.capability))
@@ -138,10 +140,10 @@ def _pair(loaded: Loaded | None, chosen: Iterable[tuple[str, str]]) -> list[tupl
         ("draft", loaded.draft or "none"),
         ("heads", ", ".join(loaded.heads) or "none"),
         ("computed", f"on {loaded.device}{', compiled' if loaded.compiled else ', not compiled'}"),
-        ("context", f"{loaded.context} tokens"),
+        ("context", f"{loaded.context:,} tokens"),
         ("parameters", f"{loaded.parameters:,}"),
         ("asked for", f"device {request.device}, threads {request.threads or 'default'}, "
-         f"weights {request.quantization}, compiled step {'on' if request.native else 'off'}"),
+         f"weights {request.quantization}, compiled kernels {'on' if request.native else 'off'}"),
         ("drafts by", f"{loaded.capabilities.preferred}; has {', '.join(loaded.capabilities.names)}"),
     ]  # fmt: skip
     return [*rows, *(("note", note) for note in loaded.notes), *chosen]

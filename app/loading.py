@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -17,16 +18,16 @@ logger = logging.getLogger(__name__)
 LOADING, DOWNLOADING = "Loading", "Downloading"
 WAITING = "Waiting for the reply, then loading"
 STAGES = {
-    Stage.CONNECTING: "asking the server what it has",
-    Stage.COMPILING: "compiling for this processor, once; it may take minutes",
-    Stage.WAITING: "it begins once that reply is written",
-    Stage.CHECKING: "reading what the files hold",
-    Stage.TARGET: "reading and packing the target's weights",
+    Stage.CONNECTING: "asking the server",
+    Stage.COMPILING: "compiling for this processor (once; may take minutes)",
+    Stage.WAITING: "starts after the current reply",
+    Stage.CHECKING: "reading the files",
+    Stage.TARGET: "reading the target's weights",
     Stage.TOKENIZER: "building the tokenizer",
-    Stage.DRAFT: "reading and packing the draft's weights",
-    Stage.FINISHING: "making it ready",
+    Stage.DRAFT: "reading the draft's weights",
+    Stage.FINISHING: "getting ready",
 }
-BUSY = "Another model is being opened. Wait for it, or cancel it first."
+BUSY = "Another model is loading. Wait, or cancel it first."
 
 
 class LoadState(StrEnum):
@@ -70,6 +71,12 @@ class PairLoader:
         self._engine, self._inventory, self._when_loaded = engine, inventory, loaded
         self.chosen: Loaded | None = None
         """The last pair that the user chose, unlike those that requests of the API named."""
+        self.unloaded: Loaded | None = None
+        """The pair whose memory was freed, until another one is loaded."""
+        self.kept: dict[LoadRequest, float | None] = {}
+        """Minutes until a pair in memory is unloaded, where a request said so; None: never."""
+        self.ended = 0
+        """Counts loads that ended: one may begin and end between two looks at ``status``."""
         self._lock = threading.Lock()
         self._status = LoadStatus()
         self._watcher = _Watcher(self, self._status)
@@ -124,6 +131,29 @@ class PairLoader:
         thread.start()
         return thread
 
+    def unload(self, pair: Loaded | None = None) -> None:
+        """Free the memory of ``pair``, after the requests that wait. Blocks. By default it is that of the
+        loaded one, which the pages show; ``load_again`` loads this one. Raises InvalidRequest for the
+        default while another pair is being loaded."""
+        if pair is None and self.working:
+            raise InvalidRequest("pair", BUSY)
+        loaded = self._engine.loaded
+        pair = pair or loaded
+        if pair is None:
+            return
+        if loaded is not None and loaded.request == pair.request:
+            self.unloaded = loaded
+        self._engine.unload(pair)
+        self.kept.pop(pair.request, None)
+
+    def load_again(self) -> bool:
+        """Start to load the pair that was unloaded, if nothing is loaded. Return whether a load runs."""
+        before = self.unloaded
+        if before is not None and self._engine.loaded is None and not self.working:
+            with suppress(InvalidRequest):  # another thread was faster
+                self.start(before.request, chosen=False)
+        return self.working
+
     def _named(self, request: LoadRequest) -> LoadStatus:
         """Return the first status of a load of ``request``. Raises as ``start``."""
         pairing = self._inventory().named(request)
@@ -169,6 +199,8 @@ class PairLoader:
                 end = replace(self._named(request), message="", note=end.note)
                 watcher.status = replace(end, state=LoadState.WORKING, message=LOADING)
                 loaded = self._engine.load(request, watcher)
+                self.unloaded = None
+                self.kept.pop(loaded.request, None)
             except Exception:
                 undo()
                 raise
@@ -183,11 +215,12 @@ class PairLoader:
             tell(replace(end, state=LoadState.FAILED, message=str(error)))
             logger.error("%s", error)
         except Exception as error:  # a thread's error would otherwise vanish, and "Loading" stay
-            message = f"{end.name} could not be opened: {error!r}. The terminal has the details."
+            message = f"{end.name} could not be loaded: {error!r}. Details are in the terminal."
             tell(replace(end, state=LoadState.FAILED, message=message))
-            logger.exception("%s could not be opened", end.name)
+            logger.exception("%s could not be loaded", end.name)
         else:
             tell(replace(end, state=LoadState.READY, name=loaded.name))
+        self.ended += 1
 
 
 class _Watcher:

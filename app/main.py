@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import os
@@ -16,11 +17,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from app import paths
+from app.desktop import instance
+from app.desktop.instance import announced
 from app.settings import endpoint
 from app.settings.endpoint import EndpointSettings
+from app.settings.load_options import LoadOptionsFile
 from app.settings.preferences import PreferencesFile, StartWith
 from app.web.gradio_stubs import without_stubs
-from app.web.listen import Listener, holder, is_loopback, listen
+from app.web.listen import Certificate, Listener, holder, is_loopback, listen
 from app.web.switch import ApiSwitch, Serving
 from engine.api import LoadRequest
 from engine.errors import ForetokenError
@@ -40,12 +44,16 @@ SWITCH_S = 0.001
 """Seconds that a thread may hold the interpreter. Python's default is 5 ms; a round of a small model
 takes less, so the engine waited for the pages longer than it computed. Below 1 ms nothing is gained."""
 
+TICK_S = 0.5
+"""Seconds between two looks of an idle server, which also renew the ``Date`` header."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """How the app is started. ``load`` is the first pair, ``note`` the reason if it is not the stored
     one; ``instead`` is loaded if a stored pair fails. ``fixed``: names of the command line's options that
-    were given; the others follow stored settings. ``pages`` False serves the API alone."""
+    were given; the others follow stored settings. ``pages`` False serves the API alone. ``window``: see
+    ``app.desktop``. ``certificate``: see ``Listener``."""
 
     host: str = DEFAULT_HOST
     port: int = DEFAULT_PORT
@@ -57,7 +65,9 @@ class Settings:
     api: bool = False
     api_key: str | None = None
     origins: tuple[str, ...] = ()
+    certificate: Certificate | None = None
     browser: bool = True
+    window: bool = False
     pages: bool = True
     serving: Serving = field(default_factory=Serving)
 
@@ -73,22 +83,37 @@ def serve(settings: Settings) -> NoReturn:
     os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
     sys.setswitchinterval(SWITCH_S)
     data_dir = paths.data_folder(settings.data_dir)
-    switch, made_up = switch_of(settings, data_dir)
-    settings = first_load(data_dir, replace(settings, api=switch.on))
-    listener = listen(settings.host, settings.port, exact="port" in settings.fixed)
-    announce_start(listener)
+    with using(data_dir, settings) as alone:
+        if settings.window and not alone:
+            from app.desktop.session import show_running
 
-    with (
-        contextlib.closing(listener.socket),
-        using(data_dir) if settings.pages else contextlib.nullcontext(True) as alone,
-    ):
-        with uncollected_imports():
-            runtime, app = prepare(data_dir, switch, settings, alone)
-        runtime.complaints.listen()
-        with contextlib.closing(runtime):
-            run_server(app, listener, lambda: when_up(runtime, listener, settings, made_up))
-            runtime.ending.close()  # the engine is not closed: that waits for what is being loaded
+            show_running(data_dir)
             leave()
+        switch, made_up = switch_of(settings, data_dir)
+        settings = first_load(data_dir, replace(settings, api=switch.on))
+        exact = "port" in settings.fixed
+        listener = listen(
+            settings.host, settings.port, exact=exact, certificate=settings.certificate
+        )
+        announce_start(listener)
+        with contextlib.closing(listener.socket):
+            with uncollected_imports():
+                runtime, app = prepare(data_dir, switch, settings, alone)
+            runtime.complaints.listen()
+
+            def up() -> None:
+                if alone and settings.pages:
+                    runtime.ending.enter_context(announced(data_dir, listener.url))
+                when_up(runtime, listener, settings, made_up)
+                if settings.window:
+                    from app.desktop.session import begin
+
+                    begin(runtime, switch, app.state.pages, listener, app.state.stop)
+
+            with contextlib.closing(runtime):
+                run_server(app, listener, up)
+                runtime.ending.close()  # the engine is not closed: that waits for what is being loaded
+                leave()
 
 
 def switch_of(settings: Settings, data_dir: Path) -> tuple[ApiSwitch, str | None]:
@@ -126,9 +151,11 @@ def prepare(
     """
     from app.runtime import create_runtime
 
-    runtime = create_runtime(data_dir, settings.load, for_programs=not settings.pages)
+    runtime = create_runtime(data_dir, settings.load, most=settings.serving.most)
     runtime.alone, runtime.serving = alone, settings.serving
     runtime.fixed = settings.fixed
+    if "idle_unload" not in settings.fixed:
+        runtime.idle.minutes = runtime.preferences.read().idle_unload
     try:
         runtime.catalog.named(settings.load)  # raises here, not in the page
         return runtime, create_app(runtime, switch, settings)
@@ -144,6 +171,7 @@ def first_load(data_dir: Path, settings: Settings) -> Settings:
 
     preferences = PreferencesFile(data_dir).read()
     load = preferences.over(settings.load, settings.fixed)
+    load = LoadOptionsFile(data_dir).of(load.target).over(load, settings.fixed)
     if load.text == settings.load.text:
         return replace(settings, load=load)
     instead = replace(preferences, start_with=StartWith.SHIPPED).over(settings.load, settings.fixed)
@@ -158,7 +186,7 @@ def first_load(data_dir: Path, settings: Settings) -> Settings:
 
 def _in_its_place(stored: LoadRequest, instead: LoadRequest, reason: str) -> str:
     name = Path(stored.target).name
-    return f"{name} could not be loaded, so {instead.target} answers instead. {reason}"
+    return f"{name} could not be loaded, so {instead.target} is used. {reason}"
 
 
 def when_up(
@@ -197,21 +225,17 @@ def create_app(runtime: Runtime, switch: ApiSwitch, settings: Settings) -> FastA
     from app.server import Counter, create_api
     from app.server.monitoring.logged import Logged
     from app.web.guard import Cors, Guard
+    from app.web.open_pages import FollowPages, OpenPages
 
     app = FastAPI(title="Foretoken", docs_url=None, redoc_url=None, openapi_url=None)
     app.state.counter = Counter(runtime.engine)
     app.include_router(create_api(runtime, switch, app.state.counter))
-    inline: tuple[str, ...] = ()
     if settings.pages:
         app = mount_pages(app, runtime, switch)
-
-        from app.ui import inline_scripts  # with Gradio, which is imported by now
-
-        inline = inline_scripts()
+    app.state.pages = OpenPages()
+    app.add_middleware(FollowPages, pages=app.state.pages)
     app.add_middleware(Cors, switch=switch)
-    app.add_middleware(
-        Guard, host=settings.host, switch=switch, inline=inline, instance=runtime.instance
-    )
+    app.add_middleware(Guard, host=settings.host, switch=switch, instance=runtime.instance)
     app.add_middleware(Logged, log=runtime.requests)
     return app
 
@@ -223,10 +247,13 @@ def mount_pages(app: FastAPI, runtime: Runtime, switch: ApiSwitch) -> FastAPI:
 
     from app import ui
 
-    pages = ui.build_ui(runtime, switch)
+    pages, uploads = ui.build_ui(runtime, switch)
+    # The pages send no events through Gradio's queue, which looks for them 1,000 times a second.
+    pages._queue.start = lambda: None  # type: ignore[method-assign]
+    app.include_router(uploads)
     presentation: dict[str, Any] = ui.presentation()
     mounted: FastAPI = gr.mount_gradio_app(app, pages, path="/", **presentation)
-    mounted.add_middleware(ui.Addresses)
+    mounted.add_middleware(ui.Addresses, head=ui.head(), style=ui.style())
     return mounted
 
 
@@ -237,6 +264,11 @@ def run_server(app: FastAPI, listener: Listener, ready: Callable[[], None]) -> N
     from app.web.connections import Connection
 
     class Server(uvicorn.Server):
+        async def main_loop(self) -> None:
+            """Look twice a second whether to stop; uvicorn's own loop wakes up ten times."""
+            while not await self.on_tick(0):
+                await asyncio.sleep(TICK_S)
+
         async def startup(self, sockets: Any = None) -> None:
             await super().startup(sockets)
             ready()
@@ -247,8 +279,11 @@ def run_server(app: FastAPI, listener: Listener, ready: Callable[[], None]) -> N
             app.state.counter.end()
             await super().shutdown(sockets)
 
+    certificate, key = listener.certificate or (None, None)
     config = uvicorn.Config(
         app,
+        ssl_certfile=certificate,
+        ssl_keyfile=key,
         log_level="warning",
         http=Connection,
         ws="none",
@@ -259,8 +294,10 @@ def run_server(app: FastAPI, listener: Listener, ready: Callable[[], None]) -> N
     # uvicorn shuts down and then raises the signal again. Make SIGTERM an exception too, or it would end
     # the process before everything else is closed.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    server = Server(config)
+    app.state.stop = lambda: setattr(server, "should_exit", True)
     with contextlib.suppress(KeyboardInterrupt):
-        Server(config).run(sockets=[listener.socket])
+        server.run(sockets=[listener.socket])
     say("Stopped.")
 
 
@@ -271,34 +308,29 @@ def leave(status: int = 0) -> NoReturn:
     loaded, and take seconds to free the objects of torch and Gradio.
     """
     for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError, ValueError):  # a pipe whose reader left
+        # A pipe whose reader left; or None, where there is no console.
+        with contextlib.suppress(OSError, ValueError, AttributeError):
             stream.flush()
     os._exit(status)
 
 
 @contextlib.contextmanager
-def using(data_dir: Path) -> Iterator[bool]:
-    """Lock the data folder and yield True; print why and yield False if another app has locked it."""
-    from filelock import FileLock, Timeout
-
-    lock = FileLock(data_dir / ".lock")  # the system frees it, however the process ends
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        say(
-            f"Another Foretoken is using {data_dir}. Chats are shared with it. To keep them apart, start "
-            "with another --data-dir."
-        )
-    try:
-        yield lock.is_locked
-    finally:
-        lock.release()
+def using(data_dir: Path, settings: Settings) -> Iterator[bool]:
+    """Lock the data folder and yield True, or yield False if another app has locked it. The API alone
+    needs no lock."""
+    with instance.lock(data_dir) if settings.pages else contextlib.nullcontext(True) as alone:
+        if not alone and not settings.window:
+            say(
+                f"Another Foretoken is using {data_dir}; the two share their chats. To keep them apart, "
+                "start with another --data-dir."
+            )
+        yield alone
 
 
 def announce_start(listener: Listener) -> None:
     """Print the address that the app will have."""
     if listener.moved:
-        say(f"Port {listener.wanted} is taken by {holder(listener.wanted)}; using {listener.port}.")
+        say(f"Port {listener.wanted} is used by {holder(listener.wanted)}; using {listener.port}.")
     say("Starting Foretoken ...")
 
 
@@ -307,15 +339,18 @@ def announce_ready(listener: Listener, settings: Settings, made_up: str | None =
     key."""
     say(f"Foretoken is at {listener.url} - press Ctrl-C to stop.")
     if settings.api:
-        say(f"The OpenAI-compatible API is on at {listener.url}/v1")
+        say(f"The API (OpenAI's, Anthropic's and Ollama's) is on at {listener.url}/v1 and /api")
+    if elsewhere := listener.urls_elsewhere:
+        say(f"On other devices of your network: {' or '.join(elsewhere)}")
     if not listener.loopback:
+        plain = "" if listener.certificate else ", and nothing is encrypted"
         say(
-            f"Listening at {settings.host}: everyone who can reach this machine over the network, and "
-            "has the key, can read your chats and use the models, and nothing is encrypted on the way. "
-            "Use --host 127.0.0.1 to keep it to yourself."
+            f"Listening on {settings.host}: everyone on the network who has the key can "
+            f"read your chats and use the models{plain}. Use --host 127.0.0.1 for this "
+            "machine only."
         )
         if made_up is not None:
-            say(f"The key of this run is {made_up}; choose one of your own with --api-key-file.")
+            say(f"The key for this run is {made_up}; set your own with --api-key-file.")
 
 
 def say(line: str) -> None:

@@ -49,7 +49,7 @@ def last_prompts(store: Store) -> list[Prompt]:
             prompts += [] if prompt in prompts else [prompt]
     if not prompts:
         raise InvalidRequest(
-            "prompts", "There is no prompt in your chats yet. Ask something there first."
+            "prompts", "Your chats have no prompts yet. Ask something there first."
         )
     return prompts[:LAST]
 
@@ -67,8 +67,8 @@ def check_tunable(loaded: Loaded) -> None:
     if Control.FIXED not in loaded.capabilities.controllers:
         raise InvalidRequest(
             "controller",
-            f"The server of {loaded.name} decides by itself how far it drafts, so there is nothing to "
-            "tune from here. Start it with other settings, and race both.",
+            f"The server of {loaded.name} decides how far it drafts, so it cannot be tuned "
+            "from here. Start the server with other settings and compare the two with Race.",
         )
 
 
@@ -82,7 +82,7 @@ def keep_winners(
     """
     best = {kind: winner(row) for kind, row in winners(result).items()}
     if ALL not in best:
-        raise InvalidRequest("sweep", "Nothing was measured to the end of a prompt, so none won.")
+        raise InvalidRequest("sweep", "No prompt was measured completely, so there is no winner.")
     first = best.pop(ALL)
     if confirmed is not None:
         first = replace(first, speedup=round(confirmed, 3))

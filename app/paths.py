@@ -1,4 +1,4 @@
-"""Paths: shipped files beside the packages, the user's own in the data folder."""
+"""Paths: what ships with the packages, and the user's own in the data folder."""
 
 from __future__ import annotations
 
@@ -13,14 +13,29 @@ class DataFolderError(ForetokenError):
     """The folder for chats and settings cannot be used."""
 
 
-def project_root() -> Path:
-    """Return the source tree: the installation is editable, so shipped files are beside the packages."""
-    return Path(__file__).resolve().parent.parent
+_APP = Path(__file__).resolve().parent
+
+
+def packages() -> Path:
+    """Return the folder that holds the packages ``app`` and ``engine``. Nothing is written there."""
+    return _APP.parent
+
+
+def shipped() -> Path:
+    """Return the folder with the catalog and ``assets``: inside the package where a wheel was installed,
+    else the repository."""
+    installed = _APP / "shipped"
+    return installed if installed.is_dir() else packages()
 
 
 def assets() -> Path:
     """Return the folder of shipped models, styles and images."""
-    return project_root() / "assets"
+    return shipped() / "assets"
+
+
+def recipes() -> Path:
+    """Return the folder of shipped training recipes."""
+    return packages() / "engine" / "train" / "recipes"
 
 
 def pip_prompts() -> Path:
@@ -30,7 +45,7 @@ def pip_prompts() -> Path:
 
 def catalog_file() -> Path:
     """Return the shipped catalog of models."""
-    return project_root() / "model_catalog.yaml"
+    return shipped() / "model_catalog.yaml"
 
 
 def own_catalog(data_dir: Path) -> Path:
@@ -59,7 +74,7 @@ def data_folder(chosen: Path | None = None) -> Path:
         probe.unlink(missing_ok=True)
     except OSError as error:
         raise DataFolderError(
-            f"Chats and settings cannot be kept in {folder}: {error.strerror or error}. "
+            f"Chats and settings cannot be saved in {folder}: {error.strerror or error}. "
             "Choose another folder with --data-dir."
         ) from error
     return folder.resolve()

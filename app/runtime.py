@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
 from app import paths
+from app.idle import IdleUnloading
 from app.inventory import open_inventory
 from app.inventory.downloads import Downloads
 from app.inventory.found_models import Drafts, FoundModels
 from app.inventory.model_folders import searched
 from app.loading import PairLoader
+from app.mcp.config import McpFile
+from app.mcp.servers import McpServers
+from app.settings.load_options import LoadOptionsFile
 from app.settings.preferences import PreferencesFile
 from app.web.recent_errors import RecentErrors
 from app.web.request_log import RequestLog
@@ -41,7 +45,9 @@ class Runtime:
     ``models`` is the folder of downloads; ``first`` is the pair that the app was started with. ``alone``:
     whether no other app uses the data folder. ``serving`` and ``requests`` are settings and log of the
     API. ``fixed``: names of the command line's options that were given, which no setting overrides.
-    ``complaints``: the last warnings and errors. ``instance``: the app's name in ``Via`` headers.
+    ``tools``: the servers of tools that the user added. ``works``: whether something runs that the user
+    waits for. ``complaints``: the last warnings and errors. ``instance``: the app's name in ``Via``
+    headers.
     """
 
     engine: Engine
@@ -56,22 +62,37 @@ class Runtime:
     instance: str = wire.INSTANCE
     complaints: RecentErrors = field(default_factory=RecentErrors)
     preferences: PreferencesFile = field(init=False)
+    load_options: LoadOptionsFile = field(init=False)
     loader: PairLoader = field(init=False)
+    idle: IdleUnloading = field(init=False)
     found: FoundModels = field(init=False)
     downloads: Downloads = field(init=False)
+    tools: McpServers = field(init=False)
     _files: Inventory = field(init=False)
     requests: RequestLog = field(default_factory=RequestLog)
     ending: ExitStack = field(default_factory=ExitStack)
+    works: list[Callable[[], bool]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.preferences = PreferencesFile(self.data_dir)
         self.loader = PairLoader(self.engine, lambda: self.inventory, self.preferences.remember)
+        self.load_options = LoadOptionsFile(self.data_dir)
+        self.idle = IdleUnloading(self.engine, self.loader)
+        self.ending.callback(self.idle.close)
         listed = partial(searched, self.data_dir)
         self._files = Inventory(self.catalog, self.models, listed, self.system)
+        self.tools = McpServers(McpFile(self.data_dir))
+        self.ending.callback(self.tools.close)
         self.found = FoundModels(self.data_dir, self._files)
         self.ending.callback(self.found.close)
         self.downloads = Downloads(self.data_dir, self._files, self.look_again)
         self.ending.callback(self.downloads.close)
+        self.works += (lambda: self.engine.busy, lambda: self.downloads.working)
+
+    @property
+    def busy(self) -> bool:
+        """True while a reply, a load, a download or a training runs."""
+        return any(works() for works in self.works)
 
     @property
     def inventory(self) -> Inventory:
@@ -85,8 +106,9 @@ class Runtime:
     def request(self, target: str, draft: str | None = None) -> LoadRequest:
         """Return the request for a pair chosen while the app runs. Device, threads and steps
         are those of the start. Weight format and context were chosen for the first pair alone,
-        unless the command line states a context. ``draft`` None: choose the best draft."""
-        return replace(
+        unless the command line states a context. The target's own load options come first. ``draft``
+        None: choose the best draft."""
+        request = replace(
             self.first,
             target=target,
             draft=draft,
@@ -95,25 +117,33 @@ class Runtime:
             kv_cache_dtype=AUTO,
             context=self.first.context if "context" in self.fixed else None,
         )
+        return self.load_options.of(target).over(request, self.fixed)
 
     def beside_catalog(self) -> tuple[ModelSpec, ...]:
         """Return the models found on disk that are not in the catalog under another path."""
+        return self._outside(self.found.usable)
+
+    def drafting(self) -> tuple[ModelSpec, ...]:
+        """Return the models that are here, those too that only draft for one opened by its path."""
+        here = (spec for spec in self.catalog.models if self.locate(spec) is not None)
+        return (*here, *self._outside(self.found.drafting))
+
+    def _outside(self, specs: Iterable[ModelSpec]) -> tuple[ModelSpec, ...]:
         located = map(self.locate, self.catalog.models)
         known = {os.path.realpath(path) for path in located if path is not None}
-        return tuple(s for s in self.found.usable if os.path.realpath(s.id) not in known)
+        return tuple(s for s in specs if os.path.realpath(s.id) not in known)
 
     def drafts_for(self, target: ModelSpec) -> Drafts:
         """Return every other model of the catalog, and those found on disk, as drafts for
         ``target``; for a target outside the catalog only local ones."""
         scanning = self.found.scanning  # before what it found so far is read
         models = self.catalog.models
-        here: list[ModelSpec] = []
         listed: tuple[DraftChoice, ...] = ()
+        others = self.drafting()
         if target.id in {spec.id for spec in models}:
             listed = self.inventory.drafts_for(target)
-        else:
-            here = [spec for spec in models if self.locate(spec) is not None]
-        found = self.found.compare(target, (*here, *self.beside_catalog()))
+            others = tuple(spec for spec in others if spec not in models)
+        found = self.found.compare(target, others)
         return Drafts(ranked((*found.choices, *listed)), scanning or found.pending)
 
     def another_engine(self) -> Engine:
@@ -135,28 +165,31 @@ class Runtime:
         self.engine.close()
 
 
-def create_runtime(data_dir: Path, first: LoadRequest, *, for_programs: bool = False) -> Runtime:
+def create_runtime(data_dir: Path, first: LoadRequest, *, most: int = 1) -> Runtime:
     """Start an engine without a model. ``data_dir`` must exist; ``first`` as in ``Runtime``.
 
-    ``for_programs``: it serves the API alone, so each load also prepares grammars.
+    ``most``: how many pairs may be in memory at once.
     """
 
     def catalog() -> Catalog:
         return runtime.inventory.catalog
 
     inventory = open_inventory(data_dir)
-    engine = _engine(catalog, inventory.models, data_dir, for_programs)
+    engine = _engine(catalog, inventory.models, data_dir, most)
     runtime = Runtime(engine, inventory.catalog, data_dir, inventory.models, first)
     return runtime
 
 
 def _engine(
-    catalog: Callable[[], Catalog], models: Path, data_dir: Path, for_programs: bool = False
+    catalog: Callable[[], Catalog],
+    models: Path,
+    data_dir: Path,
+    most: int = 1,
 ) -> Engine:
     return SwitchingEngine(
         catalog,
         models=models,
         remembered=paths.remembered(data_dir),
         measured=paths.measured(data_dir),
-        grammars=for_programs,
+        most=most,
     )

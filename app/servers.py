@@ -78,7 +78,7 @@ def forget(data_dir: Path, spec: ModelSpec) -> None:
     try:
         if not own_catalog.remove(file, shipped, SECTION, spec.id):
             raise InvalidRequest(
-                "server", f"{spec.name} does not stand in {file}, so it cannot be taken out of it."
+                "server", f"{spec.name} is not in {file}, so it cannot be removed."
             )
     except OSError as error:
         raise DiskError.at(file.parent, error) from error

@@ -93,6 +93,6 @@ def _delete(files: Iterable[Path]) -> None:
                 path.unlink(missing_ok=True)
         except OSError as error:
             raise DiskError(
-                f"{path} could not be deleted: {error.strerror or error}. Everything else is forgotten; "
-                "delete it yourself, or check who owns it and try again."
+                f"{path} could not be deleted: {error.strerror or error}. Everything else was "
+                "deleted. Delete it yourself, or check its permissions and try again."
             ) from error

@@ -12,28 +12,34 @@ import queue
 import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, fields
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
-from engine.errors import InvalidRequest
+from engine.errors import InvalidRequest, NotLoaded
 from engine.events import Event, Failed, Finished
 from engine.loading.progress import DownloadProgress, LoadProgress, Stage
 from engine.loading.request import AS_STORED, AUTO, FP8, QUANTIZATIONS, SEPARATOR, LoadRequest
 from engine.request import FIXED_DEPTH, Control, OptionValue, Request, Speculation
 from engine.tool_calls.styles import CallStyle
+from engine.values import noun, shown
 from engine.values.sampling import AcceptanceRule, Sampling
 
 __all__ = [
     "AS_STORED", "AUTO", "FP8", "NO_TEMPLATE", "QUANTIZATIONS", "SEPARATOR", "CacheListener",
     "Capabilities", "DownloadProgress", "Engine", "Generation", "Listener", "LoadProgress",
-    "LoadRequest", "Loaded", "OptionInfo", "ProposerInfo", "Stage", "TopToken", "Unavailable", "Watcher",
-    "check_drafting", "check_supported", "keeps_words", "slug",
+    "LoadRequest", "Loaded", "OptionInfo", "ProposerInfo", "Stage", "Tokenizer", "TopToken",
+    "Unavailable", "Watcher",
+    "check_drafting", "check_supported", "has", "having", "keeps_words", "slug",
 ]  # fmt: skip
 
 log = logging.getLogger(__name__)
 
-NO_TEMPLATE = "This model has no chat template: it continues your text."
+NO_TEMPLATE = "Base model: it continues text rather than answering."
 """Among the notes on a base model."""
+
+NO_IMAGES = "The loaded model does not support images."
+"""Why, if an engine does not say more."""
 
 Listener = Callable[[Event], None]
 """Called with each event in order, in the engine's thread. It must return quickly, and must call neither
@@ -86,10 +92,12 @@ class Capabilities:
 
     ``preferred``: the default proposer. ``sampling``: the supported fields of ``Sampling``.
     ``logit_bias``, ``top_logprobs``, ``grammars``: whether these fields of ``Request`` are supported.
-    ``calls``: the style of tool calls; None: tools are not supported. ``thinking``: the choices of how
+    ``calls``: the style of tool calls; None: tools are not supported. ``template_tools``: whether the
+    chat template has tools; without, models are told of them in words. ``thinking``: the choices of how
     much to think; ``thinking_budget``: whether a thought can be limited. ``parallel``: how many requests
     run at once. ``rounds``: whether ``Emitted`` has them; ``probabilities``: whether p and q are known;
     ``tokens``: whether ids of emitted tokens are. ``unavailable``: proposers that the pair lacks.
+    ``images``: whether messages may have them; ``why_no_images``: a sentence if not.
     """
 
     proposers: tuple[ProposerInfo, ...]
@@ -104,10 +112,13 @@ class Capabilities:
     top_logprobs: bool = True
     grammars: bool = False
     calls: CallStyle | None = None
+    template_tools: bool = True
     thinking: tuple[str, ...] = ()
     thinking_budget: bool = False
     parallel: int = 1
     unavailable: tuple[Unavailable, ...] = ()
+    images: bool = False
+    why_no_images: str = NO_IMAGES
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -129,39 +140,41 @@ def check_supported(request: Request, capabilities: Capabilities) -> None:
         if each.name not in capabilities.sampling and value != each.default:
             raise InvalidRequest(
                 each.name,
-                f"{each.name} is {value}, but what is loaded has no such setting. Leave it out"
-                f"{'' if each.default is None else f', or at {each.default}'}.",
+                f"{each.name} is {value}, but the loaded model does not support it. Leave it "
+                f"out{'' if each.default is None else f', or send {each.default}'}.",
             )
     for name in ("logit_bias", "top_logprobs"):
         if getattr(request, name) and not getattr(capabilities, name):
             raise InvalidRequest(
                 name,
-                f"{name} cannot be had of what is loaded: it chooses tokens on its device, from logits "
-                "as they are. Leave it out, or load the pair with the device 'cpu'.",
+                f"{name} is not available: the loaded model samples on its device. Leave it "
+                "out, or load the model on the device 'cpu'.",
             )
     if request.grammar is not None and not capabilities.grammars:
         raise InvalidRequest(
             "grammar",
-            "grammar is given, but what is loaded cannot hold its replies to one. Leave it out.",
+            "grammar is not supported by the loaded model. Leave it out.",
         )
     if request.tools and capabilities.calls is None:
         raise InvalidRequest(
-            "tools", "tools are given, but what is loaded can call none. Leave them out."
+            "tools", "tools are not supported by the loaded model. Leave them out."
         )
+    if any(message.images for message in request.messages) and not capabilities.images:
+        raise InvalidRequest("messages", f"An image was sent. {capabilities.why_no_images}")
     control = request.speculation.control
     if control is not Control.OFF and control not in capabilities.controllers:
         raise InvalidRequest(
             "controller",
-            f"controller is {str(control)!r}, but what is loaded decides by itself how far it drafts. "
-            "Leave controller and depth out.",
+            f"controller is {str(control)!r}, but the loaded model's server decides how far "
+            "it drafts. Leave controller and depth out.",
         )
     rule = request.speculation.acceptance
     rules = tuple(dict.fromkeys((AcceptanceRule.AUTO, *capabilities.rules)))
     if rule not in rules:
         raise InvalidRequest(
             "acceptance",
-            f"acceptance is {str(rule)!r}, which what is loaded does not have; it must be one of "
-            f"{', '.join(rules)}.",
+            f"acceptance is {str(rule)!r}, which the loaded model does not support; it must "
+            f"be one of {', '.join(rules)}.",
         )
 
 
@@ -173,7 +186,7 @@ def check_drafting(speculation: Speculation, capabilities: Capabilities) -> None
     if found is None:
         known = ", ".join(capabilities.names)
         raise InvalidRequest(
-            "proposer", f"This pair has no proposer {name!r}; choose one of {known}."
+            "proposer", f"The loaded model has no proposer {name!r}; choose one of {known}."
         )
     kinds = {option.name: option.kind for option in found.options}
     for key, value in speculation.options.items():
@@ -184,7 +197,7 @@ def check_drafting(speculation: Speculation, capabilities: Capabilities) -> None
             )
         if type(value) is not kinds[key]:
             raise InvalidRequest(
-                "options", f"{key} is {value!r}; it must be of type {kinds[key].__name__}."
+                "options", f"{key} is {shown(value)}; it must be {noun(kinds[key])}."
             )
 
 
@@ -238,6 +251,22 @@ def one_target(one: Loaded, other: Loaded) -> bool:
     """Return whether both run the same target, as far as their names tell."""
     lossless = keeps_words(one) and keeps_words(other)
     return one.target_name == other.target_name or not lossless
+
+
+def has(engine: Engine, pair: Loaded) -> bool:
+    """Return whether ``pair`` is the loaded one, which may have been loaded again, compiled."""
+    loaded = engine.loaded
+    return loaded is not None and loaded.request == pair.request
+
+
+EngineT = TypeVar("EngineT", bound="Engine")
+
+
+def having(engine: EngineT, pair: Loaded) -> EngineT:
+    """Return ``engine`` if it ``has`` the pair. Raises NotLoaded."""
+    if not has(engine, pair):
+        raise NotLoaded(f"{pair.name} is no longer loaded. Send the request again.")
+    return engine
 
 
 def slug(name: str) -> str:
@@ -338,11 +367,43 @@ class Watcher(Protocol):
         """Called with the stage and progress of reading and packing weights."""
 
 
+class Tokenizer(Protocol):
+    """The tokenizer and chat template of the loaded model. Any thread may use it."""
+
+    def encode(self, text: str, *, special: bool = False, control: bool = True) -> tuple[int, ...]:
+        """Return the tokens of ``text``. Raises InvalidRequest and ContextExceeded.
+
+        ``special``: with those that the tokenizer puts around a text. ``control``: names of control
+        tokens are those tokens; otherwise they are text, as in a message.
+        """
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """Return the text of ``tokens``, names of control tokens included. Raises InvalidRequest."""
+
+    def piece(self, token: int) -> str:
+        """Return the text of one token, with its leading space. Raises InvalidRequest."""
+
+    def named(self, name: str) -> int | None:
+        """Return the token of that name, if there is one."""
+
+    def prompt(self, request: Request) -> tuple[int, ...]:
+        """Return the prompt's tokens, also if they do not fit the context. Raises InvalidRequest, and
+        ContextExceeded for a text many times too long."""
+
+    def render(self, request: Request) -> str:
+        """Return the text of a chat up to the assistant's reply. Raises InvalidRequest."""
+
+
 class Engine(Protocol):
-    """Loads one pair at a time, and runs requests in the order they come, some at once."""
+    """Loads one pair at a time, and runs requests in the order they come, some at once. They go to the
+    pair that was loaded last; others may stay in memory."""
 
     @property
     def loaded(self) -> Loaded | None: ...
+
+    @property
+    def resident(self) -> Sequence[Loaded]:
+        """Every pair in memory, the one of ``loaded`` first."""
 
     @property
     def busy(self) -> bool:
@@ -356,11 +417,20 @@ class Engine(Protocol):
         loaded before stays then.
         """
 
-    def unload(self) -> None:
-        """Free the models' memory once all queued requests have ended."""
+    def unload(self, pair: Loaded | None = None) -> None:
+        """Free the memory of ``pair``, by default of ``loaded``, once its queued requests have ended.
+        Blocks."""
 
     def generate(self, request: Request) -> Generation:
         """Queue a request. Raises NotLoaded, InvalidRequest or ContextExceeded at once."""
+
+    @property
+    def tokenizer(self) -> Tokenizer | None:
+        """The loaded model's; None if it cannot be known, as on a server, or if nothing is loaded."""
+
+    def tokenize(self, texts: Sequence[str]) -> tuple[tuple[int, ...], ...] | None:
+        """Return the tokens of each text within a message; None if they cannot be known, as on a server.
+        Raises NotLoaded."""
 
     def top_tokens(
         self, request: Request, reply: Sequence[int], count: int
@@ -370,6 +440,27 @@ class Engine(Protocol):
         They are computed without speculation or reuse, after the requests that wait. Blocks. ``request``
         has a seed if it has a temperature. Raises NotLoaded, InvalidRequest or ContextExceeded.
         """
+
+    def of(self, pair: Loaded) -> Engine:
+        """Return the engine of a pair in memory, where ``pair`` is ``loaded``. Raises NotLoaded."""
+
+    def pin(self, pair: Loaded) -> AbstractContextManager[None]:
+        """Keep a pair in memory until the end, for requests that are being prepared: a load or
+        ``unload`` in its place waits. Raises NotLoaded if it is not there, or if one waits already."""
+
+    @property
+    def idle_s(self) -> float:
+        """Seconds since ``loaded`` was last used; 0 while it is, and on a server."""
+
+    def embed(self, tokens: Sequence[int]) -> tuple[float, ...]:
+        """Return the embedding of a text, a vector of length 1, after the requests that wait. Blocks.
+
+        Raises NotLoaded, ContextExceeded, and InvalidRequest for a model that is not made for it.
+        """
+
+    def next_logits(self, tokens: Sequence[int], choices: Sequence[int]) -> tuple[float, ...]:
+        """Return the target's logits of ``choices`` behind ``tokens``, after the requests that wait.
+        Blocks. Raises NotLoaded, InvalidRequest or ContextExceeded."""
 
     def close(self) -> None:
         """Cancel all requests and free the models' memory."""

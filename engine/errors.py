@@ -5,6 +5,7 @@ Interfaces show ``str(error)`` and nothing else; the class decides the exit stat
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 
@@ -21,28 +22,34 @@ class InvalidRequest(ForetokenError):
 
 
 class ContextExceeded(InvalidRequest):
-    """The prompt leaves no room in the context."""
+    """The context does not hold a prompt and a token of the reply, or a text."""
 
-    def __init__(self, prompt_tokens: int, context: int) -> None:
-        over = prompt_tokens + 1 - context
+    def __init__(self, tokens: int, context: int, *, replies: bool = True) -> None:
+        """``replies``: False for a text that gets no reply, such as one to embed."""
+        over = tokens + replies - context
+        what, one = ("prompt", ", one of them for the reply") if replies else ("text", "")
         super().__init__(
-            "messages",
-            f"The prompt has {prompt_tokens} tokens; this model's context holds {context}, "
-            f"one of them for the reply. Shorten it by {over} token{'s' if over != 1 else ''}, "
-            "clear the chat, or load a model with a longer context.",
+            "messages" if replies else "input",
+            f"The {what} has {tokens:,} tokens, and the context holds {context:,}{one}. Shorten it "
+            f"by {over:,} token{'s' if over != 1 else ''}, or load a model with a longer context.",
         )
-        self.over = over
+        self.over, self.context, self.tokens = over, context, f"{tokens}"
 
     @classmethod
     def by_far(cls, context: int) -> ContextExceeded:
-        """Return the error for a prompt that is at least twice too long. Its tokens were not
+        """Return the error for a text that is at least twice too long. Its tokens were not
         all counted, which would take long."""
         error = cls(2 * context, context)
+        error.tokens = f"more than {2 * context}"
         error.args = (
-            f"The prompt has more than twice the tokens that fit: this model's context holds {context}. "
-            "Shorten it, clear the chat, or load a model with a longer context.",
+            f"The text is more than twice as long as the context of {context:,} tokens. "
+            "Shorten it, or load a model with a longer context.",
         )
         return error
+
+
+class GenerationFailed(ForetokenError):
+    """A reply ended in its middle; the message tells why."""
 
 
 class CatalogError(ForetokenError):
@@ -54,12 +61,12 @@ class ModelError(ForetokenError):
 
 
 BROKEN_LOGITS = (
-    "The model's logits hold NaN or infinity, so no token can be chosen: its weights are damaged, or too "
+    "The model's logits contain NaN or infinity: its weights are damaged, or too "
     "large for their number format. Download it again, or load it in fp32."
 )
 """A ModelError's message."""
 
-DEAD_END = "The grammar allows no token of the model here: it is a dead end. Correct the grammar."
+DEAD_END = "The grammar allows none of the model's tokens here. Correct the grammar."
 """An InvalidRequest's message."""
 
 
@@ -69,6 +76,10 @@ class IncompatiblePair(ForetokenError):
 
 class DownloadError(ForetokenError):
     """A download failed; the message says whether trying again can help."""
+
+
+class MissingAtHub(DownloadError):
+    """The hub has no such repository, revision or file."""
 
 
 class DownloadCancelled(DownloadError):
@@ -114,11 +125,32 @@ class DiskError(ForetokenError):
     def at(cls, folder: Path, error: Exception) -> DiskError:
         """Return the DiskError for an exception raised while writing into ``folder``."""
         return cls(
-            f"Writing into {folder} failed: {what_failed(error)}. What was kept before is there; make "
-            "room and start the same again."
+            f"Writing to {folder} failed: {what_failed(error)}. Earlier files are intact. "
+            "Free some space and try again."
         )
 
 
 def what_failed(error: Exception) -> str:
-    """Return the system's reason, without errno and path."""
-    return getattr(error, "strerror", None) or str(error)
+    """Return the reason for people: the system's without errno and path, and no words of Python's."""
+    if isinstance(error, UnicodeDecodeError):
+        return "it is not UTF-8 text"
+    if isinstance(error, KeyError):
+        return f"it has no {error}"
+    if found := _NO_NUMBER.match(str(error)):
+        return f"it has an invalid value: {found[1]}"
+    if found := _CHECKED.match(str(error)):
+        return f"key {found[1]} has an invalid value" if found[1] else found[2].rstrip(".")
+    if isinstance(error, ArithmeticError | AttributeError | IndexError | TypeError):
+        return "it has an invalid value"
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__
+
+
+_NO_NUMBER = re.compile(
+    r"(?:could not convert string to float|invalid literal for int.*): (.{,80})"
+)
+_CHECKED = re.compile(
+    r"Validation error for field ('\w+')|Class validation error[^\n]*\n\s*\w+: (.*)", re.DOTALL
+)
+"""What transformers' checked configurations say of a wrong key, or of keys that do not fit together."""
+MALFORMED = ArithmeticError, AttributeError, LookupError, TypeError, ValueError
+"""What is raised where a value from a file is of a wrong type or size; see ``what_failed``."""

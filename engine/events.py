@@ -285,7 +285,7 @@ class Finished:
     """The end. ``tail`` is held-back text that turned out not to be a stop string.
 
     ``token_ids`` are None where the engine tells no tokens. ``counted``: from an engine that counts
-    more than its events show.
+    more than its events show. ``stop_string``: the one that ended the reply, if one did and is known.
     """
 
     reason: FinishReason
@@ -293,6 +293,7 @@ class Finished:
     text: str
     token_ids: tuple[int, ...] | None
     counted: Counted | None = None
+    stop_string: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,16 @@ _STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\Z)', re.DOTALL)
 TOO_DEEP = f"it is nested more than {DEEPEST} levels deep"
 
 
+class Unread(OSError):
+    """A file is not read because of what it is. ``strerror`` says why."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(0, why)
+
+    def __str__(self) -> str:
+        return str(self.strerror)  # no number, which means nothing here
+
+
 class TooMany(ValueError):
     """A text holds more values than its reader takes."""
 
@@ -41,10 +51,10 @@ def bounded(path: Path, most: int = LARGEST) -> bytes:
     number = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     with os.fdopen(number, "rb") as file:
         if not stat.S_ISREG(os.fstat(number).st_mode):
-            raise OSError(0, "it is no regular file")
+            raise Unread("it is not a regular file")
         found = file.read(most + 1)
     if len(found) > most:
-        raise OSError(0, f"it holds more than {most >> 20} MiB")
+        raise Unread(f"it is larger than {most >> 20} MB")
     return found
 
 
@@ -61,17 +71,24 @@ def parse_json(text: str | bytes) -> Any:
         value = json.loads(text)
     except RecursionError:
         raise ValueError(TOO_DEEP) from None
+    if is_deeper(value, DEEPEST):
+        raise ValueError(TOO_DEEP)
+    return value
+
+
+def is_deeper(value: Any, most: int) -> bool:
+    """Return whether more than ``most`` lists and objects of ``value`` stand within each other."""
     layer = [value]
-    for _ in range(DEEPEST + 1):
+    for _ in range(most + 1):
         containers = [each for each in layer if isinstance(each, list | dict)]
         if not containers:
-            return value
+            return False
         layer = [
             child
             for each in containers
             for child in (each if isinstance(each, list) else each.values())
         ]
-    raise ValueError(TOO_DEEP)
+    return True
 
 
 def check_counts(raw: bytes, containers: int, values: int) -> None:

@@ -28,9 +28,9 @@ class ReplyState:
 
     ``prompt``: its tokens. ``tokens`` is None once the engine emitted text without tokens, and
     ``token_ids`` where it reported none in the end. ``reason`` and ``error``: how it ended; both are
-    None before. ``thoughts`` says where its thought stands, ``thinking`` whether it begins inside one,
-    and ``thought_s`` how long it took to write; ``added`` is what the last event added to thought and
-    answer for sure.
+    None before. ``stop_string``: the one that ended it, if known. ``thoughts`` says where its thought
+    stands, ``thinking`` whether it begins inside one, and ``thought_s`` how long it took to write;
+    ``added`` is what the last event added to thought and answer for sure.
     """
 
     def __init__(self) -> None:
@@ -40,6 +40,7 @@ class ReplyState:
         self.token_ids: tuple[int, ...] | None = ()
         self.seed: int | None = None
         self.reason: FinishReason | None = None
+        self.stop_string: str | None = None
         self.error: str | None = None
         self.thinking = False
         self.thoughts = Thoughts()
@@ -77,7 +78,7 @@ class ReplyState:
                     self.tokens += event.tokens
             case Finished():
                 self.text, self.token_ids = event.text, event.token_ids
-                self.reason = event.reason
+                self.reason, self.stop_string = event.reason, event.stop_string
                 self.added = self.thoughts.read(event.tail, last=True)
             case Failed():
                 self.error = event.message
@@ -111,7 +112,7 @@ class ResumedReply:
         """``before``: the events of the reply that is continued; none for a new reply."""
         kept = [e for e in before if isinstance(e, Started | Prefilled | Emitted)]
         self._before, self._goes_on = kept, bool(kept)
-        self._rounds = sum(isinstance(e, Emitted) for e in kept)
+        self._rounds = sum(isinstance(e, Emitted) and e.round is not None for e in kept)
         self._state = ReplyState.of(kept)
 
     def join(self, event: Event) -> Iterator[Event]:

@@ -12,8 +12,9 @@ from typing import Literal, get_args
 
 from engine.values import MAX_DEPTH, require
 from engine.values.grammar import Grammar
+from engine.values.image import MAX_IMAGES
 from engine.values.messages import Message
-from engine.values.sampling import AcceptanceRule, Sampling
+from engine.values.sampling import AcceptanceRule, Sampling, check_rule
 from engine.values.tools import Tool, ToolChoice
 
 FIXED_DEPTH = 4
@@ -95,8 +96,8 @@ class Speculation:
             or 1 <= self.depth <= MAX_DEPTH
             or (self.depth == 0 and self.control is Control.OFF),
             "depth",
-            f"is {self.depth}; it must be 1 to {MAX_DEPTH} drafted tokens a round. "
-            "For decoding without speculation choose the proposer 'none'.",
+            f"is {self.depth}; it must be 1 to {MAX_DEPTH} drafted tokens per round. To "
+            "turn drafting off, choose the proposer 'none'.",
         )
 
     @property
@@ -136,6 +137,8 @@ class Request:
     variables of the chat template.
     ``reply_prefix``: tokens that the reply begins with. It continues as if it had never stopped;
     ``max_tokens`` counts new tokens.
+    ``end_tokens``: tokens that end the reply besides the model's own.
+    ``prefill``: text that the answer begins with and the reply goes on from: a part of the prompt.
     """
 
     messages: tuple[Message, ...] = ()
@@ -158,16 +161,22 @@ class Request:
     thinking_budget: int | None = None
     template_values: tuple[tuple[str, OptionValue], ...] = ()
     reply_prefix: tuple[int, ...] = ()
+    prefill: str = ""
+    end_tokens: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         given = bool(self.messages) + (self.prompt is not None) + (self.token_ids is not None)
-        require(given == 1, "messages", "or prompt must be given: there is nothing to answer.")
+        require(given == 1, "messages", "or prompt is required, one of the two.")
+        check_rule(self.speculation.acceptance, self.sampling.temperature)
         if self.messages:
             require(
-                bool(self.messages[-1].content.strip()) or self.messages[-1].role == "tool",
+                bool(self.messages[-1].content.strip() or self.messages[-1].images)
+                or self.messages[-1].role == "tool",
                 "messages",
-                "must not end in an empty message: write something first.",
+                "must not end with an empty message.",
             )
+        images = sum(len(message.images) for message in self.messages)
+        require(images <= MAX_IMAGES, "messages", f"have {images} images (at most {MAX_IMAGES}).")
         require(
             self.max_tokens is None or self.max_tokens >= 1,
             "max_tokens",
@@ -176,13 +185,13 @@ class Request:
         require(
             not self.predicted or self.speculation.deepest > 0,
             "predicted",
-            "is text to draft from, but this request drafts nothing. Leave it out, or choose another "
-            "proposer than 'none' and another controller than 'off'.",
+            "is given, but this request drafts nothing. Leave it out, or choose a proposer "
+            "other than 'none' and a controller other than 'off'.",
         )
         require(
             len(self.logit_bias) <= MAX_BIASES,
             "logit_bias",
-            f"names {len(self.logit_bias)} tokens; {MAX_BIASES} are the most.",
+            f"names {len(self.logit_bias)} tokens (at most {MAX_BIASES}).",
         )
         for token, bias in self.logit_bias:
             require(
@@ -198,17 +207,25 @@ class Request:
         require(
             bool(self.messages) or not self.tools,
             "tools",
-            "are offered in a chat alone. Send messages, not a prompt.",
+            "need messages, not a prompt.",
         )
         require(
             len({tool.name for tool in self.tools}) == len(self.tools),
             "tools",
-            "hold a name twice.",
+            "contain a name twice.",
         )
         require(
             (self.grammar is None and not self.tools) or not self.ignore_eos,
             "ignore_eos",
-            "decodes beyond the end of a text, which a grammar does not. Leave one of them out.",
+            "continues beyond the end of the text, which a grammar does not allow. Leave "
+            "one of them out.",
+        )
+        require(
+            not self.prefill
+            or (bool(self.messages) and self.grammar is None and not self.tool_choice.must),
+            "prefill",
+            "is not possible for a completion, a structured reply or a required call. Leave one of "
+            "them out.",
         )
         require(
             self.thinking in THINKING,
@@ -223,29 +240,27 @@ class Request:
         require(
             len(self.template_values) <= MAX_TEMPLATE_VALUES,
             "template_values",
-            f"holds {len(self.template_values)} values; {MAX_TEMPLATE_VALUES} are the most.",
+            f"has {len(self.template_values)} values (at most {MAX_TEMPLATE_VALUES}).",
         )
         for name, value in self.template_values:
             require(
                 name.isidentifier() and not name.startswith("_") and name not in TEMPLATE_NAMES,
                 "template_values",
-                f"names {name[:80]!r}, which is not a variable that a request may set.",
+                f"contains {name[:80]!r}, which a request cannot set.",
             )
             require(
                 not isinstance(value, str) or len(value) <= LONGEST_TEMPLATE_VALUE,
                 "template_values",
-                f"holds {name!r} with more than {LONGEST_TEMPLATE_VALUE} characters, which are the most.",
+                f"has {name!r} with more than {LONGEST_TEMPLATE_VALUE} characters.",
             )
-        require(
-            all(self.stop), "stop", "holds an empty string, which would end every reply at once."
-        )
+        require(all(self.stop), "stop", "contains an empty string, which would end every reply.")
         require(
             len(self.stop) <= MAX_STOPS,
             "stop",
-            f"holds {len(self.stop)} strings; {MAX_STOPS} are the most.",
+            f"has {len(self.stop)} strings (at most {MAX_STOPS}).",
         )
         require(
             all(len(stop) <= LONGEST_STOP for stop in self.stop),
             "stop",
-            f"holds a string of more than {LONGEST_STOP} characters, which are the most.",
+            f"contains a string of more than {LONGEST_STOP} characters.",
         )

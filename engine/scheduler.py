@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -74,7 +76,10 @@ class Scheduler:
     ) -> None:
         """``name``: the thread's. ``max_running`` returns how many requests may run at once."""
         self._waiting: deque[_Request | _Call] = deque()
-        self._changed = threading.Condition()
+        lock = threading.RLock()
+        self._changed, self._released = threading.Condition(lock), threading.Condition(lock)
+        self._pins = self._exchanges = 0
+        self._used = time.monotonic()
         self._running: list[_Request] = []
         self._calling = False
         self._max_running, self._run_batch = max_running, run_batch
@@ -84,9 +89,15 @@ class Scheduler:
 
     @property
     def busy(self) -> bool:
-        """True while anything runs or waits."""
+        """True while anything runs or waits, or is about to."""
         with self._changed:
-            return self._occupied or bool(self._waiting)
+            return self._occupied or bool(self._waiting or self._pins)
+
+    @property
+    def idle_s(self) -> float:
+        """Return the seconds since it was last busy; 0 while it is."""
+        with self._changed:
+            return 0.0 if self.busy else time.monotonic() - self._used
 
     @property
     def _occupied(self) -> bool:
@@ -95,6 +106,32 @@ class Scheduler:
     def call(self, work: Callable[[], T]) -> T:
         """Return what ``work`` returns on the thread, or raise its error. Raises NotLoaded if closed."""
         return self._submit(work).result()  # no local refers to the future: see ``_Call.run``
+
+    def exchange(self, work: Callable[[], T]) -> T:
+        """Do as ``call`` with work that replaces the model, once nobody pins it."""
+        with self._released:
+            self._exchanges += 1
+            self._released.wait_for(lambda: not self._pins)
+        try:
+            return self.call(work)
+        finally:
+            with self._released:
+                self._exchanges -= 1
+
+    @contextmanager
+    def pin(self, there: Callable[[], bool]) -> Iterator[None]:
+        """Let ``exchange`` wait until the end. Raises NotLoaded if one waits, or not ``there``."""
+        with self._changed:
+            if self._exchanges or not there():
+                raise NotLoaded("The model is being unloaded. Send the request again.")
+            self._pins += 1
+        try:
+            yield
+        finally:
+            with self._released:
+                self._pins -= 1
+                self._used = time.monotonic()
+                self._released.notify_all()
 
     def _submit(self, work: Callable[[], T]) -> Future[T]:
         call = _Call(work)
@@ -136,7 +173,7 @@ class Scheduler:
     def check_open(self) -> None:
         """Raise NotLoaded if closed."""
         if self._closed:
-            raise NotLoaded("The engine was shut down. Start the app again.")
+            raise NotLoaded("The engine was shut down. Restart Foretoken.")
 
     def _work(self) -> None:
         while (job := self._next()) is not None:
@@ -149,7 +186,7 @@ class Scheduler:
     def _next(self) -> _Call | bool | None:
         """Wait for a call to run and return it, or True if requests run, or None once closed and done."""
         with self._changed:
-            self._calling = False
+            self._calling, self._used = False, time.monotonic()
             while True:
                 while self._waiting and isinstance(self._waiting[0], _Request):
                     if not self._fits(self._waiting[0]):
@@ -253,8 +290,8 @@ class Scheduler:
 
 def _failed_inside(error: Exception) -> str:
     return (
-        f"The engine failed inside: {type(error).__name__}: {error}. Your chat is kept; "
-        "try again, and report this with the log if it comes back."
+        f"The engine failed: {type(error).__name__}: {error}. Your chat is kept. Try "
+        "again; if it happens again, report it with the log."
     )
 
 

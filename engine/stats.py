@@ -101,10 +101,19 @@ class Statistics:
             time_to_first_token_s=other.time_to_first_token_s if first is None else first,
             accepted_at=tuple(map(sum, counts)),
             decision=other.decision or self.decision,
-            plain_s=other.plain_s or self.plain_s,
+            plain_s=_mean(
+                (self.plain_s, self.completion_tokens), (other.plain_s, other.completion_tokens)
+            ),
             reported_acceptance_length=mean,
             shared=self.shared or other.shared,
         )
+
+
+def _mean(*measured: tuple[float | None, int]) -> float | None:
+    """Return the mean of values, each weighted by its tokens; None if there are none."""
+    known = [(value, tokens) for value, tokens in measured if value is not None and tokens]
+    total = sum(tokens for _, tokens in known)
+    return sum(value * tokens for value, tokens in known) / total if total else None
 
 
 class Tally:
@@ -230,17 +239,11 @@ def _completed(own: Statistics, counted: Counted) -> Statistics:
     )
 
 
-def times(ratio: float) -> str:
-    """Format a speed-up as pages and tables show it."""
-    return f"{ratio:.2f}×"
+def times(ratio: float, digits: int = 1) -> str:
+    """Format a speed-up: 1.6x. Tables of measurements show two ``digits``."""
+    return f"{ratio:.{0 if ratio >= 10 else digits}f}x"
 
 
-def expected_tokens(acceptance: float, depth: int) -> float:
-    """Return the expected tokens of a round that drafts ``depth``, if each is accepted with
-    this probability once those before it are.
-
-    1 + a + a^2 + ... + a^depth = (1 - a^(depth + 1)) / (1 - a).
-    """
-    if acceptance == 1.0:
-        return depth + 1.0
-    return (1 - acceptance ** (depth + 1)) / (1 - acceptance)
+def percent(share: float, digits: int = 0) -> str:
+    """Format a share from 0 to 1 as the pages do: 83 %, with a space at which no line breaks."""
+    return f"{100 * share:.{digits}f}\u00a0%"

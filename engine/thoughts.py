@@ -9,6 +9,7 @@ the prompt, so that the reply begins inside the thought.
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 
 MARKS = (
     ("<think>", "</think>"),
@@ -142,6 +143,15 @@ def choices_of(template: str | None) -> tuple[str, ...]:
         return ("low", "medium", "high")
     switches = (_SWITCH, _PLAIN_SWITCH, _BUDGET)
     return ("off", "on") if any(each.search(template) for each in switches) else ()
+
+
+def served_as(thinking: str, choices: Collection[str]) -> str:
+    """Return what a template with these ``choices`` makes of ``thinking``; "" for its default."""
+    if not thinking or thinking in choices:
+        return thinking
+    if "on" in choices:
+        return "on"
+    return "low" if choices and thinking == "off" else ""
 
 
 def template_values(

@@ -3,8 +3,8 @@
 Trace files, the traces of stored replies, server-sent events and scripts of tests are lines of it. What
 the pages read is a projection of the same events (app/ui/rounds/view.py). Offsets count Unicode
 characters. An object is {"v": VERSION, "type": ..., and the event's fields}. Empty fields that few events
-fill are left out: a token's top_logprobs, that a reply begins inside a thought, and what an engine
-elsewhere counted or reported of a failure.
+fill are left out: a token's top_logprobs, that a reply begins inside a thought, the stop string that
+ended it, and what an engine elsewhere counted or reported of a failure.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from functools import cache, partial
 from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
-from engine.errors import InvalidRequest
+from engine.errors import MALFORMED, InvalidRequest, what_failed
 from engine.events import Event
 from engine.files import parse_json
 
@@ -26,7 +26,7 @@ VERSION = 4
 Json = dict[str, Any]
 
 _KINDS: dict[str, Any] = {kind.__name__.lower(): kind for kind in get_args(Event)}
-_SPARSE = frozenset({"top_logprobs", "thinking", "counted", "refused", "wait_s"})
+_SPARSE = frozenset({"top_logprobs", "thinking", "counted", "stop_string", "refused", "wait_s"})
 """Fields that are left out while they are empty."""
 
 
@@ -48,7 +48,8 @@ def read(lines: Iterable[str]) -> Iterator[Event]:
                 value = parse_json(line)
             except ValueError as error:
                 raise InvalidRequest(
-                    "trace", f"line {number} of the trace is no JSON: {error}. It may be cut off."
+                    "trace",
+                    f"Line {number} of the trace is not JSON. The file may be cut off.",
                 ) from error
             yield from_json(value, f"Line {number} of the trace")
 
@@ -64,18 +65,20 @@ def from_json(value: Any, place: str = "This") -> Event:
         if not isinstance(version, int) or version < 1:
             raise ValueError(f"version {version}")
         if version != VERSION:
-            age, remedy = "an older", "Only that version opens it."
+            age, remedy = "an older", "Only that version can open it."
             if version > VERSION:
                 age, remedy = "a newer", "Update Foretoken to open it."
             raise InvalidRequest(
                 "trace",
-                f"{place} was written by {age} version of Foretoken (form {version}; this one reads form "
-                f"{VERSION}). {remedy}",
+                f"{place} was written by {age} version of Foretoken (format {version}; this "
+                f"version reads {VERSION}). {remedy}",
             )
         event: Event = _read(_KINDS[fields.pop("type")], fields)
         return event
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-        raise InvalidRequest("trace", f"{place} is no event of a trace: {error!r}.") from error
+    except MALFORMED as error:
+        raise InvalidRequest(
+            "trace", f"{place} is not an event of a trace: {what_failed(error)}."
+        ) from error
 
 
 def _written(value: Any) -> Any:

@@ -12,7 +12,7 @@ from contextvars import ContextVar
 from dataclasses import asdict, fields
 from typing import Any, TypeVar
 
-from engine.api import Capabilities, OptionInfo, ProposerInfo, Unavailable
+from engine.api import NO_IMAGES, Capabilities, OptionInfo, ProposerInfo, Unavailable
 from engine.request import THINKING, Control
 from engine.tool_calls.styles import CallStyle
 from engine.values.sampling import AcceptanceRule, Sampling
@@ -31,7 +31,7 @@ _INSTANCE = re.compile(r"foretoken-[0-9a-f]{16}")
 _KINDS: dict[str, type] = {kind.__name__: kind for kind in (bool, int, float, str)}
 _FLAGS = (
     "rounds", "probabilities", "tokens", "logit_bias", "top_logprobs", "grammars",
-    "thinking_budget",
+    "thinking_budget", "template_tools", "images",
 )  # fmt: skip
 
 
@@ -57,6 +57,7 @@ def capabilities_to_json(found: Capabilities) -> Json:
         "unavailable": [asdict(each) for each in found.unavailable],
         "parallel": found.parallel,
         "thinking": list(found.thinking),
+        "why_no_images": found.why_no_images,
         **{flag: getattr(found, flag) for flag in _FLAGS},
     }
 
@@ -80,7 +81,8 @@ def capabilities_from_json(data: Json) -> Capabilities:
         unavailable=tuple(_known(Unavailable, each) for each in data["unavailable"]),
         parallel=int(data["parallel"]),
         thinking=tuple(each for each in data["thinking"] if each in THINKING),
-        **{flag: bool(data[flag]) for flag in _FLAGS},
+        **{flag: bool(data.get(flag)) for flag in _FLAGS},
+        why_no_images=str(data.get("why_no_images", NO_IMAGES)),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
+from tests.support.places import ROOT, python_files
 
 FLOORS: tuple[tuple[str, ...], ...] = (
     ("engine.events", "engine.errors", "engine.files", "engine.yaml_text", "engine.thoughts"),
@@ -23,6 +24,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("engine.machine",),
     ("engine.kernels",),
     ("engine.models",),
+    ("engine.vision",),
     ("engine.backends",),
     ("engine.grammar",),
     ("engine.decoding",),
@@ -36,12 +38,15 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("app.settings",),
     ("app.web",),
     ("app.storage", "app.inventory"),
+    ("app.documents",),
+    ("app.mcp",),
     ("app.loading",),
+    ("app.idle",),
     ("app.runtime",),
     ("app.deploy", "app.diagnostics", "app.measuring", "app.servers"),
     ("app.training",),
     ("app.stored_data",),
-    ("app.server", "app.ui", "app.worker"),
+    ("app.server", "app.ui", "app.worker", "app.desktop"),
     ("app.main",),
     ("app.cli", "app.__main__"),
     ("tools",),
@@ -64,6 +69,7 @@ OPEN_TO_THE_APP = (
     "engine.tool_calls",
     "engine.trace",
     "engine.values",
+    "engine.vision.pictures",
     "engine.wire",
 )
 """What pages, API and command line may know of the engine."""
@@ -92,6 +98,7 @@ BEHIND_THE_DOOR = {
         "engine.backends.native.build",
         "engine.machine.compilers",
     ),
+    "app.documents.reading": ("engine.machine.worker_process",),  # reads strangers' files
     # gets a compiler and tries it
     "app.cli.compiler": ("engine.machine.compilers", "engine.backends.native.build"),
     # Before anything is loaded, only the registry knows which proposers and options there may be.
@@ -120,9 +127,7 @@ NEVER_IN_ENGINE = {"gradio", "fastapi", "starlette", "uvicorn", "typer", "app"}
 
 def modules() -> list[Path]:
     """All Python files of the house."""
-    return sorted(
-        path for room in ("engine", "app", "tools") for path in (ROOT / room).rglob("*.py")
-    )
+    return [path for room in ("engine", "app", "tools") for path in python_files(ROOT / room)]
 
 
 def name_of(path: Path) -> str:
@@ -130,19 +135,22 @@ def name_of(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def imports_of(path: Path) -> Iterator[str]:
+@functools.cache
+def imports_of(path: Path) -> tuple[str, ...]:
     """Every module that a file imports, wherever in the file; relative ones resolved."""
+    found = list[str]()
     package = name_of(path).split(".")
     if path.name != "__init__.py":
         package = package[:-1]
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            found += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             base = package[: len(package) - node.level + 1] if node.level else []
             module = ".".join([*base, *(node.module.split(".") if node.module else [])])
             # `from engine import hub` imports engine.loading.hub, not only engine.
-            yield from (f"{module}.{alias.name}" for alias in node.names)
+            found += [f"{module}.{alias.name}" for alias in node.names]
+    return tuple(found)
 
 
 def floor_of(module: str) -> int | None:
@@ -247,12 +255,13 @@ def asked_for(path: Path) -> Iterator[str]:
         for alias in node.names
     }
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("isinstance", "issubclass"):
-            asked = node.args[1]
-        elif isinstance(node, ast.MatchClass):
-            asked = node.cls
-        else:
-            continue
+        match node:
+            case ast.Call(ast.Name("isinstance" | "issubclass"), [_, asked]) | ast.MatchClass(
+                asked
+            ):
+                pass
+            case _:
+                continue
         for part in ast.walk(asked):
             if isinstance(part, ast.Name) and part.id in homes:
                 yield homes[part.id]
@@ -336,7 +345,7 @@ def test_events_and_errors_import_nothing_of_ours() -> None:
 
 def test_the_app_uses_the_door_and_no_deep_paths() -> None:
     wrong = []
-    for path in sorted((ROOT / "app").rglob("*.py")):
+    for path in python_files(ROOT / "app"):
         name = name_of(path)
         rooms = (*OPEN_TO_THE_APP, *BEHIND_THE_DOOR.get(name, ()))
         if name.startswith(FEATURES_OF):

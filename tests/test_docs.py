@@ -8,6 +8,7 @@ import re
 import shlex
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.main import get_command
@@ -36,7 +37,7 @@ def test_every_path_that_a_page_names_exists(page) -> None:
 def test_every_name_is_found_in_the_file_beside_it(page: str) -> None:
     """Written ``name`` in ``file``, ``name`` of ``file``, or ``name`` (``file``)."""
     text = (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
-    pairs = re.findall(r"`([\w.]+)`\s+(?:in|of|\()\s*`?([\w/.]+\.(?:py|js))`", text)
+    pairs = re.findall(r"`([\w.]+)`\s+(?:in|of|\()\s*`?([\w/.]+\.(?:py|tsx?))`", text)
     assert len(pairs) > 5
     assert not [f"{name} in {path}" for name, path in pairs if missing(name, defined(ROOT / path))]
 
@@ -46,12 +47,18 @@ def test_every_name_that_stands_alone_is_one(page: str) -> None:
     """Of something in the code, or a value that it compares with, as proposers' names are."""
     text = (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
     named = {name for name in re.findall(r"`([A-Za-z_][\w.]*)`", text) if name not in PLACEHOLDERS}
+    known = all_names()
+    assert not [name for name in named if name not in known and missing(name, known)]
+
+
+@functools.cache
+def all_names() -> set[str]:
     files = [file for room in ROOMS for file in (ROOT / room).rglob("*")]
     known = {file.name for file in (*files, *ROOT.iterdir())}
     for file in files:
-        if file.suffix in (".py", ".js"):
-            known |= defined(file) | strings(file)
-    assert not [name for name in named if name not in known and missing(name, known)]
+        if file.suffix in (".py", ".ts", ".tsx") and "node_modules" not in file.parts:
+            known.update(defined(file), strings(file))
+    return known
 
 
 def missing(name: str, known: set[str]) -> bool:
@@ -61,25 +68,32 @@ def missing(name: str, known: set[str]) -> bool:
 @functools.cache
 def defined(file: Path) -> set[str]:
     """What a file defines by name: functions, classes, variables and fields."""
-    text = file.read_text(encoding="utf-8")
-    if file.suffix == ".js":
-        return set(re.findall(r"(?:function\*?|const|let|class)\s+(\w+)", text))
-    found: set[str] = set()
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            found.add(node.name)
-        elif isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Store):
-            found.add(node.id if isinstance(node, ast.Name) else node.attr)
-    return found
+    if file.suffix in (".ts", ".tsx"):
+        text = file.read_text(encoding="utf-8")
+        return set(re.findall(r"(?:function\*?|const|let|class|interface|type)\s+(\w+)", text))
+    return parsed(file)[0]
+
+
+def strings(file: Path) -> set[str]:
+    """The words that a file compares with, offers, and the like."""
+    return parsed(file)[1] if file.suffix == ".py" else set()
 
 
 @functools.cache
-def strings(file: Path) -> set[str]:
-    """The words that a file compares with, offers, and the like."""
-    if file.suffix != ".py":
-        return set()
-    nodes = ast.walk(ast.parse(file.read_text(encoding="utf-8")))
-    return {n.value for n in nodes if isinstance(n, ast.Constant) and isinstance(n.value, str)}
+def parsed(file: Path) -> tuple[set[str], set[str]]:
+    """Return the names that a file of Python defines, and its strings."""
+    names, texts = set[str](), set[str]()
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        match node:
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                names.add(node.name)
+            case ast.Name(ctx=ast.Store()):
+                names.add(node.id)
+            case ast.Attribute(ctx=ast.Store()):
+                names.add(node.attr)
+            case ast.Constant(value=str(text)):
+                texts.add(text)
+    return names, texts
 
 
 def test_the_api_names_every_sampling_parameter() -> None:
@@ -101,9 +115,14 @@ def test_every_command_that_is_taught_exists(file: Path) -> None:
     assert not missing
 
 
+@functools.cache
+def commands() -> Any:
+    return get_command(cli)
+
+
 def check_command(words: list[str]) -> None:
     """That there is such a command, with these options. Words may go on behind it, as in a sentence."""
-    found = get_command(cli)
+    found = commands()
     while hasattr(found, "commands") and words and re.fullmatch("[a-z][a-z-]*", words[0]):
         assert words[0] in found.commands, f"foretoken {' '.join(words)}"
         found, words = found.commands[words[0]], words[1:]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.places import ROOT
+from tests.support.places import ROOT, python_files
 
 GLOSSARY = ROOT / "docs" / "glossary.md"
 RETIRED = {
@@ -44,7 +44,7 @@ RETIRED = {
 def defined() -> Iterator[tuple[Path, str]]:
     """Every class, function and method of the shipped code."""
     for folder in ("app", "engine"):
-        for path in sorted((ROOT / folder).rglob("*.py")):
+        for path in python_files(ROOT / folder):
             for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
                 if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
                     yield path, node.name

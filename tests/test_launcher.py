@@ -10,10 +10,15 @@ import subprocess
 import sys
 import threading
 import time
+import tomllib
 import urllib.request
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
 
 import launcher
 
@@ -63,17 +68,6 @@ def test_a_missing_interpreter_asks_for_another_installation(project: Path) -> N
     assert not launcher.is_prepared("app", project)
 
 
-def test_a_half_made_environment_is_made_anew(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / ".venv" / "lib").mkdir(parents=True)
-    (tmp_path / ".venv" / "lib" / "rubble").touch()
-    launcher.make_environment(tmp_path)
-    assert launcher.works(tmp_path)
-    assert not (tmp_path / ".venv" / "lib" / "rubble").exists()
-    assert "making it anew" in capsys.readouterr().out
-
-
 @posix_only
 def test_an_interrupted_installation_is_not_trusted(project: Path) -> None:
     python = launcher.venv_python(project)
@@ -82,17 +76,6 @@ def test_an_interrupted_installation_is_not_trusted(project: Path) -> None:
     assert launcher.works(project)
     launcher.unfinished_mark(project).touch()
     assert not launcher.works(project)
-
-
-def test_a_failing_pip_is_shown_in_full_with_a_remedy(tmp_path: Path) -> None:
-    (tmp_path / "pyproject.toml").write_text("this is no toml\n")
-    launcher.make_environment(tmp_path)
-    with pytest.raises(launcher.LauncherError) as failure:
-        launcher.install("app", tmp_path)
-    assert "Installing failed" in str(failure.value)
-    assert "this is no toml" in str(failure.value) or "TOML" in str(failure.value)
-    assert not launcher.is_prepared("app", tmp_path)
-    assert launcher.works(tmp_path), "pip failed by itself, so the environment is still good"
 
 
 @pytest.fixture
@@ -106,9 +89,13 @@ def tiny(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_two_launchers_at_once_prepare_one_environment_which_is_remembered(
+def test_two_launchers_at_once_make_a_half_made_environment_anew_which_is_remembered(
     tiny: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """And then a failing pip is shown with a remedy: one environment takes seconds to make."""
+    rubble = tiny / ".venv" / "lib" / "rubble"
+    rubble.parent.mkdir(parents=True)
+    rubble.touch()
     (tiny / "launcher.py").write_bytes((ROOT / "launcher.py").read_bytes())
     command = [sys.executable, "-c", "import launcher; launcher.prepare('app')"]
     both = [
@@ -119,12 +106,96 @@ def test_two_launchers_at_once_prepare_one_environment_which_is_remembered(
     ]
     printed = [process.communicate(timeout=250)[0] for process in both]
     assert [process.returncode for process in both] == [0, 0], printed
+    assert "".join(printed).count("rebuilding it") == 1
     assert "".join(printed).count("[2/2]") == 1
+    assert not rubble.exists()
     assert launcher.is_prepared("app", tiny)
     assert not launcher.unfinished_mark(tiny).exists()
-    monkeypatch.setattr(launcher.subprocess, "Popen", None)
-    monkeypatch.setattr(launcher.subprocess, "run", None)
-    launcher.prepare("app", tiny)  # starts no process
+    with monkeypatch.context() as patch:
+        patch.setattr(launcher.subprocess, "Popen", None)
+        patch.setattr(launcher.subprocess, "run", None)
+        launcher.prepare("app", tiny)  # starts no process
+
+    (tiny / "pyproject.toml").write_text("this is no toml\n")
+    with pytest.raises(launcher.LauncherError) as failure:
+        launcher.install("app", tiny)
+    assert "Installing failed" in str(failure.value)
+    assert "this is no toml" in str(failure.value) or "TOML" in str(failure.value)
+    assert not launcher.is_prepared("app", tiny)
+    assert launcher.works(tiny), "pip failed by itself, so the environment is still good"
+
+
+OFFLINE = (2, "error: no route\n  cause: dns error\n")
+MISSING = (1, "ERROR: No matching distribution found for torch==2.13.0")
+
+
+@pytest.mark.parametrize(
+    ("nvidia", "answers", "tried"),
+    [
+        (False, [(0, "")], ["uv cpu"]),
+        (True, [(0, "")], ["uv"]),
+        (False, [OFFLINE, (0, "")], ["uv cpu", "uv"]),
+        (False, [OFFLINE, OFFLINE, (0, "")], ["uv cpu", "uv", "pip"]),
+        (True, [OFFLINE, MISSING, (0, "")], ["uv", "pip", "pip untested"]),
+        (True, [OFFLINE, OFFLINE], ["uv", "pip"]),
+    ],
+)
+def test_a_cpu_build_of_torch_comes_where_it_can_and_what_fails_is_said(
+    nvidia: bool,
+    answers: list[tuple[int, str]],
+    tried: list[str],
+    project: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (project / ".ci").mkdir()
+    (project / ".ci" / "constraints.txt").write_text("torch==2.13.0\n")
+    seen = []
+    left = iter(answers)
+
+    def run(command: list[str], *_: object) -> tuple[int, str]:
+        name = "uv" if command[0] == "uv" else "pip"
+        untested = "" if "-c" in command else " untested"
+        seen.append(name + (" cpu" if "--torch-backend" in command else "") + untested)
+        return next(left)
+
+    monkeypatch.setattr(launcher, "run", run)
+    monkeypatch.setattr(launcher, "find_uv", lambda root: "uv")
+    monkeypatch.setattr(launcher, "settings_of_pip", lambda root: {})
+    monkeypatch.setattr(launcher, "is_linux_without_nvidia", lambda: not nvidia)
+    assert launcher.run_installers(".", project)[0] == answers[-1][0]
+    assert seen == tried
+    said = capsys.readouterr().out.splitlines()
+    assert len(said) == len(answers) - 1
+    assert not said or "using" in said[0]
+
+
+def test_uv_is_told_where_pip_gets_packages_from(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = {"FIND_LINKS": "/one /two", "INDEX_URL": "https://a.test/packages", "CERT": "a.pem"}
+    monkeypatch.delenv("UV_DEFAULT_INDEX", raising=False)
+    monkeypatch.setenv("SSL_CERT_FILE", "the user's own")
+    for name, value in told.items():
+        monkeypatch.setenv(f"PIP_{name}", value)
+    found = launcher.settings_of_pip(Path(sys.executable))
+    assert found["UV_DEFAULT_INDEX"] == "https://a.test/packages"
+    assert found["UV_FIND_LINKS"] == "/one,/two"
+    assert "SSL_CERT_FILE" not in found
+
+
+def test_tested_versions_are_listed_for_all_that_pyproject_names() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    lines = (ROOT / ".ci" / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    pinned: dict[str, list[SpecifierSet]] = defaultdict(list)
+    for pin in map(Requirement, lines):
+        pinned[canonicalize_name(pin.name)].append(pin.specifier)
+    for text in sum(project["optional-dependencies"].values(), project["dependencies"]):
+        wanted = Requirement(text)
+        if wanted.name == "triton":  # a CUDA build of torch says which
+            continue
+        pins = pinned[canonicalize_name(wanted.name)]
+        assert pins, f"renew .ci/constraints.txt as docs/contributing.md says: it lacks {text}"
+        versions = [next(iter(pin)).version for pin in pins]
+        assert all(wanted.specifier.contains(version) for version in versions), text
 
 
 TINY_BACKEND = """

@@ -116,7 +116,6 @@ def endure(browser: Browser, folder: Path, app: int, messages: int) -> None:
         page.wait_for_selector(".badge:not(.opening):not(.off)")
         page.wait_for_selector("body[data-controls=ready]")
         page.get_by_role("tab", name="Settings").click()
-        page.locator(".advanced summary").click()
         page.fill("#max-tokens input", "64")
         page.get_by_role("tab", name="Rounds").click()
         page.evaluate(CHAT, STEP // 2)

@@ -116,9 +116,9 @@ def write_on(folder: Path, told: int) -> None:
         if shown and chat and random.random() < 0.1:
             last = shown[-1]
             tell(t="deleted", id=last.id)  # before it is: either end is right if it is killed here
-            deleted = backend.delete_message({"chat": chat, "message": last.id})
+            deleted = backend.chats.delete_message({"chat": chat, "message": last.id})
             if random.random() < 0.5:
-                backend.restore({"deleted": deleted["deleted"]})
+                backend.chats.restore({"deleted": deleted["deleted"]})
                 tell(t="done", id=last.id, text=last.text)
             continue
         data: dict[str, Any] = {"chat": chat, "action": "send", "text": "Count."}

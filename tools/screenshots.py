@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 IMAGES = ROOT / "docs" / "images"
 WIDTH, HEIGHT = 1280, 800
 SIZES = ((390, 844), (800, 600), (1280, 800), (1920, 1080), (3840, 2160))
+RACED = (
+    "Change the name Mara to Jonas in this note: Mara promised to bring the lamp to the harbour. On "
+    "Friday Mara will visit the market. Please tell Mara that the shop is closed."
+)
 QUESTIONS = ("What is speculative decoding?", "Tell me a short tale about a fox and a lantern.")
 
 
@@ -62,10 +66,10 @@ def take(url: str) -> None:
             page.keyboard.press("Enter")
             page.locator(".msg.assistant:not(.running)").nth(number).wait_for()
         page.get_by_role("tab", name="Settings").click()
-        page.get_by_label("Mark origins in the message").check()
+        page.get_by_label("Highlight drafted text").check()
         keep(page, "settings")
         page.click(".badge")
-        page.wait_for_selector("#target select option", state="attached")
+        page.wait_for_selector(".model-list li")
         keep(page, "pair")
         page.keyboard.press("Escape")
         page.get_by_role("tab", name="Rounds").click()
@@ -74,7 +78,8 @@ def take(url: str) -> None:
         rejected = page.locator(".lane .chip.rejected")
         (rejected if rejected.count() else page.locator(".lane .chip")).last.hover()
         keep(page, "chat")
-        page.get_by_role("link", name="Race", exact=True).click()
+        _go(page, "race")
+        page.locator(".race-form textarea").first.fill(RACED)
         page.click(".race-form [data-act=start]")
         page.wait_for_selector(".race-words[data-identical]")
         page.locator(".race-result").evaluate("(node) => node.scrollIntoView()")
@@ -82,15 +87,15 @@ def take(url: str) -> None:
         page.get_by_role("link", name="Models", exact=True).click()
         page.wait_for_selector("tr.model-row")
         keep(page, "models")
-        page.get_by_role("link", name="Train", exact=True).click()
+        _go(page, "train")
         page.wait_for_selector("#train-page [data-act=start]")
         keep(page, "train")
         page.get_by_role("link", name="Server", exact=True).click()
         page.get_by_role("switch").click()
-        page.wait_for_selector(".api-state.on")
+        page.wait_for_selector("#server-page [role=switch]:checked")
         keep(page, "server")
         page.get_by_role("switch").click()
-        page.wait_for_selector(".api-state.off")
+        page.wait_for_selector("#server-page [role=switch]:not(:checked)")
         browser.close()
 
 
@@ -151,7 +156,7 @@ def _replay(page: Page) -> None:
 
 def _open_pair(page: Page) -> None:
     page.click(".badge")
-    page.wait_for_selector("#target select option", state="attached")
+    page.wait_for_selector(".model-list li")
 
 
 def _race(page: Page) -> None:
@@ -173,8 +178,8 @@ def _models(page: Page) -> None:
 
 def _plan(page: Page) -> None:
     _go(page, "plan")
-    page.get_by_role("button", name="Make the plan").click()
-    page.wait_for_selector("#plan-page .plan-result .panel")
+    page.get_by_role("button", name="Make plan").click()
+    page.wait_for_selector("#plan-page .plan-result .ft-panel")
 
 
 def _settings_below(page: Page) -> None:
@@ -194,7 +199,10 @@ def _page(name: str, seen: str) -> Callable[[Page], None]:
 
 def _go(page: Page, name: str) -> None:
     page.keyboard.press("Escape")
-    page.locator(f"a[data-page={name}]").click()
+    link = page.locator(f"a[data-page={name}]")
+    if not link.is_visible():
+        page.click("a[data-group=lab]")
+    link.click()
 
 
 STATES: dict[str, Callable[[Page], None]] = {
@@ -211,7 +219,7 @@ STATES: dict[str, Callable[[Page], None]] = {
     "train": _page("train", "#train-page [data-act=start]"),
     "server": _page("server", "#server-page [role=switch]"),
     "plan": _plan,
-    "settings": _page("settings", "[data-place=data] .place-size"),
+    "settings": _page("settings", "[data-place=data] code"),
     "settings-below": _settings_below,
 }
 """What ``--all`` shows, in this order; each begins where the one before it ended."""

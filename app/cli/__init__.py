@@ -8,26 +8,42 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from importlib import metadata
+from typing import Annotated
 
 import typer
 
-from app.cli import bench, chat, compiler, models, plan, race, serve, settings, train, worker
-from app.cli.text.replies import GenerationFailed
-from engine.errors import ForetokenError
+from app.cli import (
+    bench,
+    chat,
+    compiler,
+    desktop,
+    mcp,
+    models,
+    plan,
+    race,
+    serve,
+    settings,
+    train,
+    verify,
+    worker,
+)
+from engine.errors import ForetokenError, GenerationFailed
 
 cli = typer.Typer(
     name="foretoken",
-    help="Drafts tokens ahead, verifies them with the target model, and shows what happened.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
 cli.command()(serve.ui)
+cli.command()(desktop.app)
 cli.command()(chat.chat)
 cli.command()(serve.serve)
 cli.command()(worker.worker)
 cli.command()(race.race)
+cli.command()(verify.verify)
 cli.command()(chat.replay)
 cli.command()(train.train)
 cli.command()(plan.plan)
@@ -36,6 +52,25 @@ cli.command()(settings.settings)
 cli.command()(settings.diagnostics)
 cli.add_typer(bench.cli, name="bench")
 cli.add_typer(models.cli, name="models")
+cli.add_typer(mcp.cli, name="mcp")
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"foretoken {metadata.version('foretoken')}")
+        raise typer.Exit
+
+
+@cli.callback()
+def _general(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
+        ),
+    ] = False,
+) -> None:
+    """Chat with local models, faster by speculative decoding, and see every drafted token."""
 
 
 def main() -> None:

@@ -16,14 +16,16 @@ from app import main, paths
 from app.cli import options
 from app.cli.drafting import Drafting
 from app.cli.loading import open_for_command
-from app.cli.text import interactive, replies, terminal
+from app.cli.text import attached, interactive, replies, terminal
+from app.cli.text.tools import opened
 from app.settings.defaults import Defaults
 from engine.api import LoadRequest
 from engine.drafting import proposers
-from engine.errors import InvalidRequest
+from engine.errors import InvalidRequest, what_failed
 from engine.events import Event
 from engine.reply import ReplyState
 from engine.request import THINKING
+from engine.thoughts import served_as
 from engine.values.sampling import AcceptanceRule, Sampling, rule_named
 
 if TYPE_CHECKING:
@@ -37,66 +39,94 @@ GREEDY = Sampling()
 def chat(
     prompt: Annotated[
         str | None,
-        typer.Argument(help="What to say; - reads standard input. Without one, a chat begins."),
+        typer.Argument(help="Your message; - reads standard input. Without it, a chat starts."),
     ] = None,
     prompts_file: Annotated[
         Path | None,
-        typer.Option("--prompts", help="A file with one JSON object a line: prompt or turns."),
+        typer.Option("--prompts", help="File with one JSON object per line: prompt or turns."),
+    ] = None,
+    file: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FILE",
+            help="PDF, Word, text or another document, or the address of a web page, for the model to "
+            "read with your first message. Repeatable.",
+        ),
+    ] = None,
+    image: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="FILE", help="An image for your first message. Repeatable."),
     ] = None,
     load: LoadRequest = main.DEFAULT_LOAD,
     proposer: Annotated[
         str | None,
         typer.Option(
-            help=f"{', '.join(proposers.names())}. Default: what `bench sweep --apply` kept for the "
-            "pair, else what suits what is loaded."
+            help=f"{', '.join(proposers.names())}. Default: the pair's measured default (`bench "
+            "sweep --apply`), else its own."
         ),
     ] = None,
     depth: Annotated[
         int | None,
         typer.Option(
-            help="Tokens drafted a round, 1 to 15; with --controller auto, at most. "
-            "Given alone, it is kept to."
+            help="Drafted tokens per round, 1 to 15; the maximum with --controller auto. Alone, "
+            "it means --controller fixed."
         ),
     ] = None,
     controller: options.ControllerOption = None,
     acceptance: options.AcceptanceOption = AcceptanceRule.AUTO.value,
     option: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=VALUE", help="An option of the proposer. Repeatable."),
+        typer.Option(
+            metavar="NAME=VALUE", help="NAME=VALUE, an option of the proposer. Repeatable."
+        ),
     ] = None,
     sampling: Sampling = GREEDY,
-    max_tokens: Annotated[int | None, typer.Option(help="The longest reply.")] = None,
+    max_tokens: Annotated[int | None, typer.Option(help="Most tokens per reply.")] = None,
     stop: Annotated[
         list[str] | None, typer.Option(help="Text that ends the reply. Repeatable.")
     ] = None,
-    system: Annotated[str | None, typer.Option(help="The system prompt.")] = None,
+    system: Annotated[str | None, typer.Option(help="System prompt.")] = None,
     thinking: Annotated[
         str,
         typer.Option(
-            help=f"How much the model thinks, where its chat template has the choice: "
+            help="How much the model thinks, if its chat template has a choice: "
             f"{', '.join(THINKING[1:])}."
         ),
     ] = "",
-    thinking_budget: Annotated[
-        int | None, typer.Option(help="Tokens after which a thought is ended.")
-    ] = None,
+    thinking_budget: Annotated[int | None, typer.Option(help="Most tokens per thought.")] = None,
     raw: Annotated[
-        bool, typer.Option("--raw", help="Continue the prompt as text: no chat template.")
+        bool, typer.Option("--raw", help="Continue the prompt as text, without the chat template.")
     ] = False,
+    mcp: Annotated[
+        Path | None,
+        typer.Option(help="A JSON file with MCP servers, whose tools the model may call."),
+    ] = None,
+    mcp_trust: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME", help="Run the calls of this server without asking. Repeatable."
+        ),
+    ] = None,
     marks: Annotated[
         bool,
         typer.Option(
-            "--marks", help="Show origins: accepted drafts bold, rejected ones struck through."
+            "--marks", help="Mark drafted tokens: accepted bold, rejected struck through."
         ),
     ] = False,
     trace: Annotated[
-        Path | None, typer.Option(help="Write every event, one JSON object a line.")
+        Path | None, typer.Option(help="Write every event to this file, one JSON object per line.")
     ] = None,
     as_json: options.JsonOption = False,
     data_dir: options.DataDirOption = None,
 ) -> None:
     """Answer a prompt in the terminal, or chat there."""
     conversations = replies.collect(prompt, prompts_file)
+    for name, given in (("file", file), ("image", image), ("mcp", mcp)):
+        if given and raw:
+            raise InvalidRequest(
+                name, f"--{name} needs a chat template, which --raw skips. Leave one out."
+            )
+    files = attached.read_all(file or ())
     drafting = Drafting(
         proposer=proposer,
         depth=depth,
@@ -105,12 +135,20 @@ def chat(
         options=option or (),
     )
     folder = paths.data_folder(data_dir)
-    with trace_to(trace) as write_event, open_for_command(load, folder, proposer) as engine:
+    images = replies.images_in(image or ())
+    with (
+        trace_to(trace) as write_event,
+        open_for_command(load, folder, proposer) as engine,
+        contextlib.ExitStack() as scope,
+    ):
         loaded = engine.loaded
         assert loaded is not None
         defaults = Defaults(folder)
         if not drafting.chosen and (measured := defaults.of(loaded)):
             print(f"Note: the default of this pair is {measured}.", file=sys.stderr)
+        if note := _thinking_note(thinking, loaded.capabilities.thinking):
+            print(note, file=sys.stderr)
+        tools = scope.enter_context(opened(mcp, mcp_trust or (), loaded)) if mcp else None
         reply_options = replies.ReplyOptions(
             sampling=sampling,
             speculation=drafting.speculation(loaded, defaults),
@@ -120,10 +158,24 @@ def chat(
             raw=raw,
             thinking=thinking,
             thinking_budget=thinking_budget,
+            tools=tools,
+            attached=attached.fitted_text(files, engine, prompt or "") if files else "",
+            images=images,
         )
         done = converse_all(engine, conversations, reply_options, write_event, marks)
     if as_json:
         print(json.dumps(replies.as_json(done), ensure_ascii=False))
+
+
+def _thinking_note(asked: str, choices: tuple[str, ...]) -> str:
+    """Say what the model makes of ``--thinking``, unless that is what was asked; "" if nothing."""
+    served = served_as(asked, choices)
+    if served == asked or asked not in THINKING:
+        return ""
+    if not choices:
+        return f"Note: this model has no choice of thinking, so --thinking {asked} is ignored."
+    used = served or "its default"
+    return f"Note: this model's choices of thinking are {', '.join(choices)}; {asked} means {used}."
 
 
 def converse_all(
@@ -171,22 +223,26 @@ def trace_to(path: Path | None) -> Iterator[Callable[[Event], None]]:
 
 
 def replay(
-    trace: Annotated[Path, typer.Argument(help="A file that `chat --trace` or the page wrote.")],
-    html: Annotated[Path, typer.Option(help="The file to write.")],
+    trace: Annotated[Path, typer.Argument(help="A file from `chat --trace` or the page.")],
+    html: Annotated[Path, typer.Option(help="File to write.")],
     reply: Annotated[
-        int | None, typer.Option(min=1, help="Which of the trace's replies. Default: the last.")
+        int | None, typer.Option(min=1, help="Number of the reply in the trace. Default: the last.")
     ] = None,
 ) -> None:
-    """Write a trace's reply as one HTML file, with its replay inside; it needs no network."""
-    from app.ui import replay_file
+    """Write a reply of a trace as one HTML file with its replay, which opens offline."""
+    from app.ui.rounds import replay_file
 
     try:
         lines = trace.read_text(encoding="utf-8").split("\n")
     except (OSError, UnicodeDecodeError) as error:
-        raise InvalidRequest("trace", f"The trace {trace} cannot be read: {error}.") from error
+        raise InvalidRequest(
+            "trace", f"The trace {trace} cannot be read: {what_failed(error)}."
+        ) from error
     page = replay_file.page(lines, reply)
     try:
         html.write_text(page, encoding="utf-8")
     except OSError as error:
-        raise InvalidRequest("html", f"{html} cannot be written: {error}.") from error
+        raise InvalidRequest(
+            "html", f"{html} cannot be written: {what_failed(error)}. Choose another --html."
+        ) from error
     print(f"Wrote {html}.")

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 def compiler(
     fetch: Annotated[
-        bool, typer.Option("--fetch", help="Download one if none works here: the wheel ziglang.")
+        bool, typer.Option("--fetch", help="Download a compiler (package ziglang) if none works.")
     ] = False,
 ) -> None:
-    """Show what compiles the step for this processor, which makes models on a CPU fast."""
+    """Show which C++ compiler builds the kernels that make models fast on a CPU."""
     from engine.backends.native import build
     from engine.machine import compilers
 
@@ -27,9 +27,13 @@ def compiler(
     candidates = compilers.found()
     if not candidates:
         raise compilers.NoCompiler()
-    print(f"Compilers, in the order in which they are tried: {', '.join(map(str, candidates))}.")
+    print(f"Compilers, in the order they are tried: {', '.join(map(str, candidates))}.")
     path = build.built()
-    print("The step is not compiled yet." if path is None else f"The step is in {path}.")
+    print(
+        "The kernels have not been compiled yet."
+        if path is None
+        else f"The compiled kernels are in {path}."
+    )
 
 
 def _ensure_compiler() -> None:
@@ -38,19 +42,22 @@ def _ensure_compiler() -> None:
 
     try:
         _compile(compilers.found())
-        print("Nothing was downloaded: a compiler is there.")
+        print("Nothing to download: a compiler is installed.")
         return
     except compilers.NoCompiler:
         pass
     except compilers.BuildError as error:
-        print(f"No compiler here will do: {error}")
+        print(f"No compiler works: {error}")
     folder = compilers.folder()
     print(f"Downloading {compilers.WHEEL} ({compilers.SIZE}) into {folder} ...", flush=True)
     start = time.monotonic()
     fetched = compilers.fetch()
-    print(f"Downloaded in {time.monotonic() - start:.0f} s. It has to stay there to be of use.")
+    print(
+        f"Downloaded in {time.monotonic() - start:.0f} s. Keep it: it is needed again "
+        "after updates."
+    )
     _compile([fetched])
-    print(f"The compiler takes {_size(folder)}. To be rid of it, remove that folder.")
+    print(f"The compiler takes {_size(folder)}. To remove it, delete that folder.")
 
 
 def _compile(candidates: Sequence[Compiler]) -> None:
@@ -61,11 +68,11 @@ def _compile(candidates: Sequence[Compiler]) -> None:
 
     start = time.monotonic()
     with Status() as status:
-        status.say("Compiling the step; the first time up to some minutes ...")
+        status.say("Compiling the kernels; the first time may take minutes ...")
         path = build.build(candidates=candidates)
         if build.load(path) is None:
-            raise compilers.BuildError(f"{path} was compiled, and this system does not load it.")
-    print(f"The step was ready in {time.monotonic() - start:.0f} s.")
+            raise compilers.BuildError(f"{path} was built, but cannot be loaded on this system.")
+    print(f"The compiled kernels were ready in {time.monotonic() - start:.0f} s.")
 
 
 def _size(folder: Path) -> str:

@@ -90,7 +90,7 @@ def _parse_one(
     if not equals or name not in fields:
         known = ", ".join(fields) or "none"
         raise InvalidRequest(
-            "option", f"--option takes NAME=VALUE; {proposer} knows {known}, not {pair!r}."
+            "option", f"{proposer} has no option {pair!r}; it has: {known}. Write NAME=VALUE."
         )
     return name, _convert(name, text.strip(), fields[name].default)
 

@@ -6,6 +6,7 @@ import contextlib
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Self, TypeVar
@@ -93,6 +94,21 @@ def fetched(request: LoadRequest, data_dir: Path, status: Status) -> PairFiles:
     return open_inventory(data_dir).download_pair(request, status.on_progress)
 
 
+def by_files(load: LoadRequest, data_dir: Path, status: Status) -> LoadRequest:
+    """Return the request with paths in place of names, for other engines; download missing files."""
+    from engine.api import AUTO
+
+    files = fetched(load, data_dir, status)
+    default = files.pairing.target.quantization
+    return replace(
+        load,
+        target=str(files.target.resolve()),
+        draft="" if files.draft is None else str(files.draft.resolve()),
+        heads=tuple(map(str, files.pairing.heads)),
+        quantization=default if load.quantization == AUTO else load.quantization,
+    )
+
+
 @cache
 def with_default_draft(request: LoadRequest, data_dir: Path, *proposers: str | None) -> LoadRequest:
     """Return ``request`` with the draft that suits its target best, where none is named and one of
@@ -105,8 +121,8 @@ def with_default_draft(request: LoadRequest, data_dir: Path, *proposers: str | N
     chosen = inventory.with_best_draft(request)
     if chosen.draft:
         print(
-            f"Note: {inventory.spec(chosen.draft).name} is loaded as the draft, as the best that fits "
-            f"here. To load none: --pair {request.target}::",
+            f"Note: {inventory.spec(chosen.draft).name} is loaded as the draft, the best "
+            f"one on this machine. For none: --pair {request.target}::",
             file=sys.stderr,
         )
     return chosen
@@ -131,8 +147,8 @@ def _check_here(request: LoadRequest, inventory: Inventory) -> None:
     if inventory.named(request).target.address:
         raise InvalidRequest(
             "pair",
-            f"{request.text} is a server, and this needs a model on this machine. `foretoken race`, "
-            "`foretoken chat` and `foretoken bench sweep` work with servers.",
+            f"{request.text} is a server, and this needs a model on this machine. Servers "
+            "work with `foretoken chat`, `foretoken race` and `foretoken bench sweep`.",
         )
 
 
@@ -210,7 +226,7 @@ def compile_before(request: LoadRequest, status: Status) -> None:
 
     if not request.native:
         return
-    text = "Compiling the decoder for this processor, once; it may take minutes ..."
+    text = "Compiling the kernels for this processor (once; may take minutes) ..."
     problem = compile_first(lambda: devices.choose(request.device), lambda: status.say(text))
     if problem is not None:
         print(f"Note: {problem}", file=sys.stderr)

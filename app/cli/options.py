@@ -15,14 +15,14 @@ import typer
 
 from app.main import DEFAULT_PAIR
 from engine.api import LoadRequest
-from engine.errors import InvalidRequest
+from engine.errors import InvalidRequest, what_failed
 from engine.request import Control, controller_named
 from engine.values import CHECKPOINT_MB
 from engine.values.sampling import AcceptanceRule, Sampling
 
 _LONGEST_KEY = 4096
 _KEY_IS_SEEN = (
-    "Every account of this machine can see the key of --api-key in the list of processes. Give it by "
+    "Other accounts on this machine can see --api-key in the process list. Use "
     "--api-key-file FILE or the variable FORETOKEN_API_KEY instead."
 )
 
@@ -31,9 +31,9 @@ PairOption = Annotated[
     typer.Option(
         "--pair",
         metavar="PAIR",
-        help="pip, another pair of the catalog, or TARGET[::DRAFT], folders or GGUF files; TARGET alone "
-        "gets the draft that suits it best here, TARGET:: none. A head is added as ::HEAD_PATH. Or a "
-        "server: http://HOST:PORT[/v1][#MODEL].",
+        help="pip, another pair of the catalog, or TARGET[::DRAFT] with folders or GGUF "
+        "files. TARGET alone gets the best draft on this machine, TARGET:: none. Add a "
+        "head with ::HEAD_PATH. Or a server: http://HOST:PORT[/v1][#MODEL].",
     ),
 ]
 HeadOption = Annotated[
@@ -41,19 +41,19 @@ HeadOption = Annotated[
     typer.Option(
         "--head",
         metavar="PATH",
-        help="A head trained for the target, a folder or GGUF file, added to the pair. Repeatable.",
+        help="A head for the target, folder or GGUF file. Repeatable.",
     ),
 ]
 DataDirOption = Annotated[
-    Path | None, typer.Option("--data-dir", help="Where chats and settings are kept.")
+    Path | None, typer.Option("--data-dir", help="Folder of chats and settings.")
 ]
 HostOption = Annotated[
-    str, typer.Option(help="The address to listen on; 127.0.0.1 is this machine only.")
+    str, typer.Option(help="Address to listen on; 127.0.0.1 = this machine only.")
 ]
 PortOption = Annotated[
     int,
     typer.Option(
-        help="The port, which must be free. Left out, it is the next free one from here on."
+        help="Port to listen on. Without this option: the first free one from the default on."
     ),
 ]
 ApiKeyOption = Annotated[
@@ -61,66 +61,92 @@ ApiKeyOption = Annotated[
     typer.Option(
         "--api-key",
         envvar="FORETOKEN_API_KEY",
-        help="The key that API clients must send and the pages ask for; needed beyond this machine. On "
-        "the command line other accounts can see it: use --api-key-file or the variable.",
+        help="Key for the API and the pages; required if other machines can connect. Other "
+        "accounts can see it on the command line: prefer --api-key-file or the "
+        "environment variable.",
     ),
 ]
 ApiKeyFileOption = Annotated[
     Path | None,
-    typer.Option("--api-key-file", metavar="FILE", help="A file whose only line is the API key."),
+    typer.Option("--api-key-file", metavar="FILE", help="A file with the API key on one line."),
 ]
 OriginOption = Annotated[
     list[str] | None,
     typer.Option(
-        "--allow-origin", help="A website whose pages may use the API, as https://name. Repeatable."
+        "--allow-origin",
+        help="A website whose pages may use the API, such as https://name. Repeatable.",
     ),
+]
+TlsCertOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--tls-cert",
+        metavar="FILE",
+        help="Serve HTTPS with this certificate (PEM); needs --tls-key.",
+    ),
+]
+TlsKeyOption = Annotated[
+    Path | None, typer.Option("--tls-key", metavar="FILE", help="The certificate's private key.")
 ]
 QuantizationOption = Annotated[
     str,
     typer.Option(
-        help="auto (what suits model and machine), fp32, bf16, int8, q4 (4 bits, on a CPU), nf4 (as "
-        "bitsandbytes') or, for GGUF files, stored: multiplied as the file has them."
+        help="auto (best for the model and machine), fp32, bf16, int8, q4 (4 bits, CPU), "
+        "nf4 (4 bits, as bitsandbytes) or stored (GGUF: as in the file)."
     ),
 ]
 KVCacheOption = Annotated[
     str,
     typer.Option(
         "--kv-cache-dtype",
-        help="auto (as the model computes), or fp8: half the memory, for the target on a CUDA GPU.",
+        help="auto (same as the model) or fp8 (half the memory; CUDA GPUs).",
     ),
 ]
 ContextOption = Annotated[
     int | None,
     typer.Option(
-        min=1, help="Tokens of context to take memory for. Default: the model's own, up to 32,768."
+        min=1,
+        help="Context in tokens. Default: the model's own, at most 32,768, as far as it fits.",
     ),
 ]
 ThreadsOption = Annotated[
-    int | None, typer.Option(help="Threads that compute. Default: one for each physical core.")
+    int | None, typer.Option(help="CPU threads. Default: one per physical core.")
+]
+LlamaCppOption = Annotated[
+    Path | None,
+    typer.Option(envvar="FORETOKEN_LLAMA_CPP", help="Folder of a llama.cpp build, to compare."),
+]
+OpenVinoOption = Annotated[
+    Path | None,
+    typer.Option(envvar="FORETOKEN_OPENVINO", help="Virtual environment with OpenVINO GenAI."),
+]
+OpenVinoModelsOption = Annotated[
+    Path | None,
+    typer.Option(envvar="FORETOKEN_OPENVINO_MODELS", help="Folder of models converted for it."),
 ]
 ParallelOption = Annotated[
     int | None,
     typer.Option(
-        help="Requests that run at once, where the compiled step runs the model; each takes memory for "
-        "a context. Default: up to 4, as memory allows."
+        help="Parallel requests (compiled kernels only); each needs memory for its context. "
+        "Default: up to 4, as memory allows."
     ),
 ]
 CheckpointOption = Annotated[
     int,
     typer.Option(
         min=0,
-        help="MB of each request's slot for earlier states of a model with recurrent layers, such as "
-        "Qwen3.5: an edited chat goes on from there. Other models need none.",
+        help="MB per request for checkpoints of recurrent models such as Qwen3.5; an edited "
+        "chat continues from them.",
     ),
 ]
 AcceptanceOption = Annotated[
-    str, typer.Option(help=f"How drafted tokens are judged: {', '.join(AcceptanceRule)}.")
+    str, typer.Option(help=f"Acceptance rule: {', '.join(AcceptanceRule)} (block verification).")
 ]
 ControllerOption = Annotated[
     str | None,
     typer.Option(
-        help="Who decides how far to draft: auto (by measuring), fixed (always --depth) or off. "
-        "Default: auto, or fixed where --depth is given."
+        help="auto (adapts the depth), fixed (always --depth) or off. Default: auto, or "
+        "fixed with --depth."
     ),
 ]
 
@@ -129,7 +155,7 @@ NativeOption = Annotated[
     bool,
     typer.Option(
         "--native/--no-native",
-        help="Whether models on a CPU run in the step that is compiled for this processor.",
+        help="Use the compiled kernels on a CPU (fast), or PyTorch.",
     ),
 ]
 
@@ -140,19 +166,33 @@ IdleUnloadOption = Annotated[
         "--idle-unload",
         metavar="MINUTES",
         min=0.01,
-        help="Free the models' memory after so long without a request; the next one loads them again.",
+        help="Unload a model after this time without a request for it; the next request loads "
+        "it again.",
+    ),
+]
+
+
+ModelsMaxOption = Annotated[
+    int,
+    typer.Option(
+        "--models-max",
+        metavar="N",
+        min=1,
+        max=16,
+        help="Keep up to N models in memory, if they fit. Of the idle ones the least recently used is "
+        "unloaded first.",
     ),
 ]
 
 
 DeviceOption = Annotated[
-    str, typer.Option(help="auto (a CUDA GPU if there is one that can), cpu or cuda.")
+    str, typer.Option(help="auto (a supported CUDA GPU, else the CPU), cpu or cuda.")
 ]
 GraphsOption = Annotated[
     bool,
     typer.Option(
         "--cuda-graphs/--no-cuda-graphs",
-        help="Whether rounds on a GPU are captured once and replayed.",
+        help="Capture GPU rounds as CUDA graphs.",
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object as the last line.")]
@@ -177,13 +217,29 @@ def key_of(context: typer.Context, key: str | None, file: Path | None) -> str | 
             key = opened.read(_LONGEST_KEY + 1).strip()
             mode = os.fstat(opened.fileno()).st_mode
     except (OSError, ValueError) as error:
-        raise InvalidRequest("api_key_file", f"{file} cannot be read: {error}.") from error
+        raise InvalidRequest(
+            "api_key_file", f"{file} cannot be read: {what_failed(error)}."
+        ) from error
     if typed or not key.isprintable() or len(key.split()) != 1 or len(key) > _LONGEST_KEY:
         both = "Give --api-key or --api-key-file, not both."
-        raise InvalidRequest("api_key_file", both if typed else f"{file} holds no key: one word.")
+        raise InvalidRequest(
+            "api_key_file", both if typed else f"{file} does not hold a key (one word)."
+        )
     if mode & 0o077 and os.name != "nt":
-        print(f"Note: Other accounts may read the key in {file}: chmod 600 {file}", file=sys.stderr)
+        print(
+            f"Note: other accounts may be able to read {file}. Run: chmod 600 {file}",
+            file=sys.stderr,
+        )
     return key
+
+
+def certificate_of(certificate: Path | None, key: Path | None) -> tuple[Path, Path] | None:
+    """Return both files, or None if neither is given. Raises InvalidRequest for one alone."""
+    if certificate is None and key is None:
+        return None
+    if certificate is None or key is None:
+        raise InvalidRequest("tls_cert", "HTTPS needs both --tls-cert FILE and --tls-key FILE.")
+    return certificate.expanduser(), key.expanduser()
 
 
 def control(text: str | None) -> Control | None:
@@ -209,11 +265,12 @@ def with_sampling(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def with_load(command: Callable[..., None]) -> Callable[..., None]:
-    """Replace the command's parameter ``load`` by the options of what is loaded, and how.
+    """Replace the command's parameter ``load`` by the options of what is loaded, and how, but those that
+    are parameters of its own.
 
     The command still receives one LoadRequest. Raises InvalidRequest for an invalid value.
     """
-    own = [
+    every = [
         _option("pair", DEFAULT_PAIR, PairOption),
         _option("head", None, HeadOption),
         _option("quantization", "auto", QuantizationOption),
@@ -227,10 +284,13 @@ def with_load(command: Callable[..., None]) -> Callable[..., None]:
         _option("checkpoint_mb", CHECKPOINT_MB, CheckpointOption),
     ]
 
-    def load(pair: str, head: list[Path] | None, **settings: Any) -> LoadRequest:
+    def load(
+        pair: str = DEFAULT_PAIR, head: list[Path] | None = None, **settings: Any
+    ) -> LoadRequest:
         return LoadRequest.parse(pair, head or (), **settings)
 
-    return _gathered(command, "load", own, load)
+    named = inspect.signature(command).parameters
+    return _gathered(command, "load", [one for one in every if one.name not in named], load)
 
 
 def _option(name: str, default: object, kind: Any) -> inspect.Parameter:

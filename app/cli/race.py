@@ -35,58 +35,57 @@ RIGHT = frozenset(range(4))
 
 @options.with_load
 def race(
-    prompt: Annotated[str | None, typer.Argument(help="What to say to both.")] = None,
+    prompt: Annotated[str | None, typer.Argument(help="Prompt for both sides.")] = None,
     load: LoadRequest = main.DEFAULT_LOAD,
     rival: Annotated[
         str | None,
         typer.Option(
             metavar=METHOD,
-            help="A proposer of the pair, and a depth or auto. Default: what drafts for the pair.",
+            help="A proposer, and a depth or auto, such as draft,4. Default: the pair's default.",
         ),
     ] = None,
     base: Annotated[
         str | None,
         typer.Option(
             metavar=METHOD,
-            help="What it is measured against. Default: none, plain decoding; on a server, what it "
-            "does.",
+            help="The baseline. Default: none (no drafting); on a server, its default.",
         ),
     ] = None,
     base_pair: Annotated[
         str | None,
         typer.Option(
             metavar="PAIR",
-            help="What the base runs on, where that is another pair, or a server: both are loaded.",
+            help="Another pair or a server for the baseline; both are loaded.",
         ),
     ] = None,
     acceptance: options.AcceptanceOption = AcceptanceRule.AUTO.value,
     base_acceptance: Annotated[
-        str | None, typer.Option(help="The base's rule. Default: the rival's.")
+        str | None, typer.Option(help="The baseline's rule. Default: the same.")
     ] = None,
-    temperature: Annotated[float, typer.Option(help="0: always the most likely token.")] = 0.0,
+    temperature: Annotated[float, typer.Option(help="0 = always the most likely token.")] = 0.0,
     base_temperature: Annotated[
-        float | None, typer.Option(help="The base's temperature. Default: the rival's.")
+        float | None, typer.Option(help="The baseline's temperature. Default: the same.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="The same seed, the same words.")] = 1,
-    max_tokens: Annotated[int, typer.Option(min=1, help="The longest reply.")] = 160,
+    seed: Annotated[int, typer.Option(help="Same seed, same text.")] = 1,
+    max_tokens: Annotated[int, typer.Option(min=1, help="Most tokens per reply.")] = 160,
     pairs: Annotated[
         int | None,
-        typer.Option(min=1, help="Pairs to run. Default: 5, or one for each prompt of a set."),
+        typer.Option(min=1, help="Number of runs. Default: 5, or one per prompt of a set."),
     ] = None,
     prompts: Annotated[
         list[str] | None,
         typer.Option(
-            help="In place of a prompt: pip, random, spec_bench, chats (your last prompts), or a file "
-            "of JSON lines. Repeatable."
+            help="Instead of a prompt: pip, random, spec_bench, chats (your last prompts), or a "
+            "file of JSON lines. Repeatable."
         ),
     ] = None,
     per_kind: Annotated[
-        int, typer.Option(min=0, help="Prompts of each kind of a set, the first ones; 0: all.")
+        int, typer.Option(min=0, help="First prompts of each kind of a set; 0 = all.")
     ] = 0,
     as_json: options.JsonOption = False,
     data_dir: options.DataDirOption = None,
 ) -> None:
-    """Race two configurations on one prompt or a set; status 1 if words differ that must not."""
+    """Compare two setups on a prompt or a set; exit status 1 if text differs that must not."""
     from engine.api import keeps_words, one_target
     from engine.bench import divergence
     from engine.bench.answering import Configuration
@@ -165,7 +164,8 @@ def speculation(text: str | None, rule: AcceptanceRule) -> Speculation | None:
     name, _, depth = (part.strip() for part in text.partition(","))
     if not name or not (depth in ("", Control.AUTO) or depth.isdecimal()):
         raise InvalidRequest(
-            "method", f"{text!r} is no method: give a proposer, and perhaps a depth, as draft,4."
+            "method",
+            f"{text!r} is not a method: give a proposer, and optionally a depth, such as draft,4.",
         )
     return Speculation(
         proposer=name, depth=int(depth) if depth.isdecimal() else None, acceptance=rule
@@ -187,7 +187,7 @@ def _prompts(
     from engine.bench.prompts import Prompt, first_of_each
 
     if (prompt is None) == (not names):
-        raise InvalidRequest("prompt", "Give either a prompt to race on, or a set with --prompts.")
+        raise InvalidRequest("prompt", "Give either a prompt or a set with --prompts.")
 
     def prompts_for(vocabulary: int) -> list[Prompt]:
         if prompt is not None:
@@ -195,7 +195,7 @@ def _prompts(
         if "random" in names and not vocabulary:
             raise InvalidRequest(
                 "prompts",
-                "random is made of tokens, and this server does not tell how many it has.",
+                "random needs the vocabulary size, which this server does not report.",
             )
         every = [one for name in names for one in measuring.named(name, folder, vocabulary)]
         return first_of_each(every, per_kind)
@@ -215,7 +215,7 @@ def _print(running: Race, first_difference: Divergence | None) -> None:
             str(number),
             f"{each['base_tokens_per_s']:.1f}",
             f"{each['rival_tokens_per_s']:.1f}",
-            times(each["ratio"]),
+            times(each["ratio"], 2),
             word[each["same_words"]] if running.contest.compares_words else "-",
         )
         for number, each in enumerate(figures, start=1)

@@ -10,7 +10,6 @@ from app import main
 from app.cli import options
 from app.web.switch import Serving
 from engine.api import LoadRequest
-from engine.errors import InvalidRequest
 
 
 @options.with_load
@@ -22,20 +21,22 @@ def ui(
         bool, typer.Option("--browser/--no-browser", help="Open the page in the browser.")
     ] = True,
     data_dir: options.DataDirOption = None,
-    api: Annotated[
-        bool, typer.Option("--api", help="Switch the OpenAI-compatible endpoint on.")
-    ] = False,
+    api: Annotated[bool, typer.Option("--api", help="Turn the API on.")] = False,
     load: LoadRequest = main.DEFAULT_LOAD,
     api_key: options.ApiKeyOption = None,
     api_key_file: options.ApiKeyFileOption = None,
     allow_origin: options.OriginOption = None,
+    tls_cert: options.TlsCertOption = None,
+    tls_key: options.TlsKeyOption = None,
     load_on_demand: Annotated[
         bool,
         typer.Option(
             "--load-on-demand/--no-load-on-demand",
-            help="Let API requests load the model that they name, in place of the one in the pages.",
+            help="API requests may load another model, in place of the one in the pages.",
         ),
     ] = False,
+    idle_unload: options.IdleUnloadOption = None,
+    models_max: options.ModelsMaxOption = 1,
 ) -> None:
     """Open the app in the browser."""
     main.serve(
@@ -48,8 +49,9 @@ def ui(
             api=api,
             api_key=options.key_of(command, api_key, api_key_file),
             origins=tuple(allow_origin or ()),
+            certificate=options.certificate_of(tls_cert, tls_key),
             browser=browser,
-            serving=Serving(load_on_demand),
+            serving=Serving(load_on_demand, idle_unload, models_max),
         )
     )
 
@@ -64,20 +66,19 @@ def serve(
     api_key: options.ApiKeyOption = None,
     api_key_file: options.ApiKeyFileOption = None,
     allow_origin: options.OriginOption = None,
+    tls_cert: options.TlsCertOption = None,
+    tls_key: options.TlsKeyOption = None,
     load_on_demand: Annotated[
         bool,
         typer.Option(
             "--load-on-demand/--no-load-on-demand",
-            help="Load the model that a request names, if it is on this machine's disk.",
+            help="Load the model that a request names, if it is on this machine.",
         ),
     ] = True,
     idle_unload: options.IdleUnloadOption = None,
+    models_max: options.ModelsMaxOption = 1,
 ) -> None:
-    """Serve the OpenAI-compatible API, without the pages."""
-    if idle_unload is not None and not load_on_demand:
-        raise InvalidRequest(
-            "idle_unload", "--idle-unload needs --load-on-demand, or nothing would load them again."
-        )
+    """Serve OpenAI's, Anthropic's and Ollama's API, without the pages."""
     main.serve(
         main.Settings(
             host=host,
@@ -88,8 +89,9 @@ def serve(
             api=True,
             api_key=options.key_of(command, api_key, api_key_file),
             origins=tuple(allow_origin or ()),
+            certificate=options.certificate_of(tls_cert, tls_key),
             browser=False,
             pages=False,
-            serving=Serving(load_on_demand, idle_unload),
+            serving=Serving(load_on_demand, idle_unload, models_max),
         )
     )

@@ -22,21 +22,21 @@ def settings(
         str | None,
         typer.Option(
             metavar="PAIR",
-            help="What the app begins with: pip, last (loaded last), or a pair as --pair has it.",
+            help="What to load at startup: pip, last, or a pair as in --pair.",
         ),
     ] = None,
     device: Annotated[str | None, typer.Option(help="auto, cpu or cuda.")] = None,
     threads: Annotated[
-        str | None, typer.Option(metavar="N", help="Threads that compute, or default.")
+        str | None, typer.Option(metavar="N", help="CPU threads, or default.")
     ] = None,
     native: Annotated[
         bool | None,
-        typer.Option("--native/--no-native", help="Whether the compiled step may be used."),
+        typer.Option("--native/--no-native", help="Use the compiled CPU kernels."),
     ] = None,
     as_json: options.JsonOption = False,
     data_dir: options.DataDirOption = None,
 ) -> None:
-    """Show what the app starts with and what computes, or change it. Its own options go before them."""
+    """Show or change what the app loads at startup, and its device; options override it."""
     file = PreferencesFile(paths.data_folder(data_dir))
     changes: dict[str, Any] = {} if start is None else _started_with(start)
     if device is not None:
@@ -50,13 +50,12 @@ def settings(
 
         open_inventory(file.path.parent).named(changes["chosen"])  # told now, not at the next start
     preferences = file.keep(**changes) if changes else file.read()
-    print(f"Begins with {_begins_with(preferences)}.")
+    print(f"Starts with {_begins_with(preferences)}.")
     count = preferences.threads
-    threads_ = f"{count} thread{'' if count == 1 else 's'}" if count else "as many threads as suit"
-    device_ = "whatever suits" if preferences.device == "auto" else preferences.device
-    step = "with" if preferences.native else "without"
-    print(f"Computes on {device_}, with {threads_}, {step} the compiled step.")
-    print(f"Kept in {file.path}; a running app uses it from its next start on.")
+    device_ = "automatic" if preferences.device == "auto" else preferences.device
+    step = "on" if preferences.native else "off"
+    print(f"Device: {device_}. CPU threads: {count or 'automatic'}. Compiled kernels: {step}.")
+    print(f"Saved in {file.path}; it applies from the next start.")
     if as_json:
         print(json.dumps(asdict(preferences), ensure_ascii=False))
 
@@ -80,14 +79,14 @@ def _count(text: str) -> int | None:
 def _begins_with(preferences: Preferences) -> str:
     if preferences.start_with is StartWith.LAST:
         now = f", now {preferences.last.text}" if preferences.last else ""
-        return f"the pair that was loaded last{now}"
-    return preferences.pair.text if preferences.pair else "Pip, which comes with the app"
+        return f"the last pair{now}"
+    return preferences.pair.text if preferences.pair else "Pip (included)"
 
 
 def diagnostics(data_dir: options.DataDirOption = None) -> None:
-    """Print versions, machine and compiled step for a report of a fault: no chats, no keys.
+    """Print versions, machine and compiled kernels for a bug report; no chats, no keys.
 
-    The Settings page of a running app has more: what is loaded, and what went wrong lately.
+    The Settings page of a running app shows more: what is loaded, and recent errors.
     """
     from app import diagnostics as reports
     from app.stored_data import folders

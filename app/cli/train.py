@@ -20,43 +20,47 @@ from engine.errors import InvalidRequest
 def train(
     recipe: Annotated[
         str,
-        typer.Argument(help="A recipe file, or the name of a shipped one: eagle3, pip-medusa, ..."),
+        typer.Argument(
+            help="A recipe file, or the name of an included one: eagle3, pip-medusa, ..."
+        ),
     ],
     target: Annotated[
         str | None,
         typer.Option(
-            help="The model to draft for, instead of the recipe's own: an id, a folder or a GGUF file. "
-            "TARGET::DRAFT has that draft help to record it where it cannot give several replies at once."
+            help="Model to train for, instead of the recipe's: an id, a folder or a GGUF file. "
+            "TARGET::DRAFT uses that draft to speed up recording."
         ),
     ] = None,
     prompts: Annotated[
         str | None,
         typer.Option(
-            help="What the model is asked: general (code, chat, JSON, rewriting), pip (of the kinds that "
-            "Pip knows), chats (your own, which stay here) or a file of JSON lines."
+            help="Training prompts: general (code, chat, JSON, rewriting), pip (what Pip "
+            "knows), chats (your own; they stay here) or a file of JSON lines."
         ),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="The folder for models and checkpoints. Default: runs/NAME.")
+        Path | None,
+        typer.Option(
+            help="Folder for recordings, checkpoints and models. Default: runs/NAME, here."
+        ),
     ] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Start over instead of resuming.")] = False,
     device: Annotated[
-        str | None, typer.Option(help="auto, cpu or cuda, instead of the recipe's own.")
+        str | None, typer.Option(help="auto, cpu or cuda, instead of the recipe's.")
     ] = None,
     native: Annotated[
         bool | None,
         typer.Option(
             "--native/--no-native",
-            help="Whether the model may run in the step that is compiled for this processor, instead "
-            "of what the recipe says.",
+            help="Use the compiled kernels for the model, instead of the recipe's choice.",
         ),
     ] = None,
     threads: options.ThreadsOption = None,
     data_dir: options.DataDirOption = None,
 ) -> None:
-    """Train a drafter for a model. Run again after a stop, it goes on from the last checkpoint."""
+    """Train a drafter for a model. After a stop, the same command continues from the last checkpoint."""
     file = find_recipe(recipe)
-    out = out or paths.project_root() / "runs" / file.stem
+    out = out or Path.cwd() / "runs" / file.stem
     # The heavy imports come after the quick mistakes.
     from app.training.drafters import TrainingJob, train_drafter
     from engine.train.recipe import load_recipe
@@ -68,7 +72,9 @@ def train(
         with stoppable():
             train_drafter(job, paths.data_folder(data_dir))
     except KeyboardInterrupt:
-        print("Stopped; the same command goes on from the last checkpoint.", file=sys.stderr)
+        print(
+            "Stopped. Run the same command to continue from the last checkpoint.", file=sys.stderr
+        )
         raise typer.Exit(130) from None
 
 
@@ -87,9 +93,9 @@ def find_recipe(text: str) -> Path:
     path = Path(text).expanduser()
     if path.is_file():
         return path
-    folder = paths.project_root() / "engine" / "train" / "recipes"
+    folder = paths.recipes()
     shipped = (folder / path.name).with_suffix(".yaml")
     if shipped.is_file():
         return shipped
     known = ", ".join(sorted(path.stem for path in folder.glob("*.yaml"))) or "none"
-    raise InvalidRequest("recipe", f"There is no recipe {text}. Shipped recipes: {known}.")
+    raise InvalidRequest("recipe", f"There is no recipe {text}. Included recipes: {known}.")

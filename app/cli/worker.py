@@ -24,40 +24,40 @@ CARDS = "cards"
 @options.with_load
 def worker(
     dynamo: Annotated[
-        bool, typer.Option("--dynamo", help="Answer for NVIDIA Dynamo's frontend.")
+        bool, typer.Option("--dynamo", help="Serve NVIDIA Dynamo's frontend.")
     ] = False,
     load: LoadRequest = main.DEFAULT_LOAD,
     name: Annotated[
         str | None,
         typer.Option(
-            help="The model's name for clients; the same for all workers of one target, whatever drafts "
-            "for it there. Default: the pair's."
+            help="The model's name for clients; use the same for all workers of one target. "
+            "Default: the pair's."
         ),
     ] = None,
     proposer: Annotated[
         str | None,
         typer.Option(
-            help="What drafts, for all requests. Default: what `bench sweep --apply` kept for the pair, "
-            "else what suits what is loaded."
+            help="Proposer for all requests. Default: the pair's measured default (`bench sweep "
+            "--apply`), else its own."
         ),
     ] = None,
     depth: Annotated[
-        int | None, typer.Option(help="Tokens drafted a round, as in `foretoken chat`.")
+        int | None, typer.Option(help="Drafted tokens per round, as in `foretoken chat`.")
     ] = None,
     controller: options.ControllerOption = None,
     dynamo_options: Annotated[
         list[str] | None,
         typer.Argument(
             metavar="OPTION",
-            help="Dynamo's own options of a worker, behind two dashes: -- --discovery-backend file. Its "
-            "environment variables count too.",
+            help="Dynamo's own worker options, after two dashes: -- --discovery-backend file. "
+            "Its environment variables apply too.",
         ),
     ] = None,
     data_dir: options.DataDirOption = None,
 ) -> None:
-    """Answer for a frontend that several machines share, until Ctrl-C or SIGTERM."""
+    """Answer the requests of a frontend that several machines share, until Ctrl-C or SIGTERM."""
     if not dynamo:
-        raise InvalidRequest("dynamo", "Say whose worker this is to be: --dynamo.")
+        raise InvalidRequest("dynamo", "Choose a frontend: --dynamo.")
     drafting = Drafting(proposer=proposer, depth=depth, control=options.control(controller))
     folder = paths.data_folder(data_dir)
     check_loads(folder, (load, proposer), here=True)
@@ -90,7 +90,7 @@ def _dynamo() -> ModuleType:
         from app.worker import dynamo
     except ImportError as error:
         raise NotInstalled(
-            f"Dynamo's packages cannot be imported here ({error}). Install them beside Foretoken: "
-            f"{sys.executable} -m pip install ai-dynamo. They are for Linux."
+            f"Dynamo's packages cannot be imported ({error}). Install them beside Foretoken "
+            f"(Linux only): {sys.executable} -m pip install ai-dynamo"
         ) from error
     return dynamo

@@ -2,8 +2,8 @@
 
 A head's size follows from its target's: published heads are one layer as wide as the target (EAGLE-3,
 arXiv 2503.01840), a projection and an output table for each token ahead (Medusa, arXiv 2401.10774), or a
-chain of small projections over one table (MLP speculators, arXiv 2404.19124). Where checkpoints differ, a
-large one was chosen.
+few layers over the target's own cache (Gemma 4's assistants). Where checkpoints differ, a large one was
+chosen.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from app.deploy.formats import BF16, FORMATS, SIXTEEN_BITS
 from app.deploy.methods import Method, Needs
 from app.deploy.model import ModelFacts
 from engine.models.sizes.head_weights import DFLASH_LAYERS, head_weights
+
+ASSISTANT_WEIGHTS, ASSISTANT_LAYERS = 500_000_000, 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,16 +41,12 @@ def drafter_for(
         return Drafter(None, None, 0)
     if draft is not None:
         return Drafter(name, of_model(draft), depth)
+    if method.needs is Needs.MODULE and name is not None:
+        return Drafter(name, _assistant(target), depth, split=False)
     network = _HEADS[method.name](target, depth)
-    together = method.name == "medusa"
-    block = method.name == "dflash"
-    return Drafter(
-        name,
-        network,
-        1 if together or block else depth,
-        depth + 1 if block else 1,
-        method.name != "mlp_speculator",
-    )
+    block = method.name in ("dflash", "dspark")
+    together = block or method.name == "medusa"
+    return Drafter(name, network, 1 if together else depth, depth + 1 if block else 1)
 
 
 def _head(
@@ -96,17 +94,15 @@ def _medusa(target: ModelFacts, depth: int) -> Network:
     return _head(target, depth * (target.hidden**2 + _table(target)), 1)
 
 
-def _mlp(target: ModelFacts, depth: int) -> Network:
-    """Return one projection and one table, tied over all positions, as wide as the target.
-
-    It has neither attention nor cache; its input table is stored but hardly read.
-    """
-    network = _head(target, 2 * target.hidden**2 + _table(target), 1)
-    total_weights = network.total_weights + _table(target) * SIXTEEN_BITS
-    return replace(network, total_weights=total_weights, cache_products=0.0, shards=1)
+def _assistant(target: ModelFacts) -> Network:
+    """Return Gemma 4's assistant, which reads the target's keys and values: 0.5 B weights at most, as the
+    31B's has them."""
+    network = _head(target, ASSISTANT_WEIGHTS, ASSISTANT_LAYERS)
+    return replace(network, cache_products=0.0)
 
 
-def _dflash(target: ModelFacts, depth: int) -> Network:
+def _block(target: ModelFacts, depth: int) -> Network:
+    """Return DFlash's layers; DSpark's Markov head beside them is small."""
     cached = DFLASH_LAYERS * _cached(target)
     return _head(
         target, _own(target, "dflash"), DFLASH_LAYERS, borrowed=_table(target), cached=cached
@@ -132,6 +128,8 @@ def _mtp(target: ModelFacts, depth: int) -> Network:
         experts=layer.experts,
         active_experts=layer.chosen,
         expert_layers=1 if layer.experts else 0,
+        chosen_products=2.0 * layer.chosen * layer.expert,
+        latent_layers=1 if target.latent else 0,
     )
 
 
@@ -140,8 +138,8 @@ _HEADS: MappingProxyType[str, Callable[[ModelFacts, int], Network]] = MappingPro
         "eagle": _eagle,
         "eagle3": _eagle3,
         "medusa": _medusa,
-        "mlp_speculator": _mlp,
-        "dflash": _dflash,
+        "dflash": _block,
+        "dspark": _block,
         "mtp": _mtp,
     }
 )

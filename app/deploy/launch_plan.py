@@ -4,25 +4,30 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 from app.deploy.formats import AUTO
 from app.deploy.gpus import parse_gpus
-from app.deploy.known import find, unknown
-from app.deploy.methods import NONE, VLLM, Needs, method_named
+from app.deploy.known import find, known_models, unknown
+from app.deploy.methods import DYNAMO, NONE, VLLM, Needs, method_named
 from app.deploy.model import ModelFacts, of_path
 from app.deploy.plan import Plan
 from app.deploy.planning import make_plan
 from app.deploy.render import Rendered
-from app.deploy.request import PlanRequest
+from app.deploy.request import PlanRequest, Targets
+from app.deploy.running_server.measured import Measured, measured, replan
 from app.inventory import open_inventory
-from engine.errors import DiskError
+from engine.errors import DiskError, ForetokenError, InvalidRequest, what_failed
 from engine.files import read_json
 
+DEFAULT_USERS = 8
 DEFAULT_CONTEXT = 8192
 """Default context, if the model has as many tokens."""
+DEFAULT_PROMPT, DEFAULT_REPLY = 1024, 1024
+"""Tokens of a service's prompts and replies, as InferenceX's smallest benchmark has them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,28 +40,114 @@ class PlanOptions:
     method: str = NONE
     draft: str | None = None
     depth: int | None = None
-    users: int = 8
+    users: int | None = None
     context: int | None = None
     quantization: str = AUTO
     kv_cache_dtype: str = AUTO
     acceptance: float | None = None
-    backend: str = VLLM
+    backend: str | None = None
+    task: str | None = None
+    isl: int | None = None
+    osl: int | None = None
+    rps: float | None = None
+    ttft: float | None = None
+    itl: float | None = None
+    price: float | None = None
+    server: str | None = None
 
 
-def plan_for(options: PlanOptions, data: Path) -> Plan:
-    """Return the plan. Raises InvalidRequest, ModelError or OutOfMemory, each with a remedy."""
+_AS_GIVEN = "method depth quantization kv_cache_dtype acceptance task price".split()
+
+
+def plan_for(options: PlanOptions, data: Path, key: str | None = None) -> Plan:
+    """Return the plan, by what ``options.server`` measured if it is named, which may demand ``key``.
+
+    Raises InvalidRequest, ModelError or OutOfMemory, each with a remedy.
+    """
+    found = measured(options.server, key) if options.server else None
+    request = request_for(options, data, found)
+    return make_plan(request) if found is None else replan(request, found)
+
+
+def request_for(options: PlanOptions, data: Path, found: Measured | None = None) -> PlanRequest:
+    """Return the request; a target that is not named is the model of the server ``found``."""
     needs_model = method_named(options.method).needs is Needs.MODEL
-    target = find_model(options.target, data)
+    name = options.target or (found.model if found else "")
+    if not name:
+        raise InvalidRequest("target", "Name a model: a published one, a folder, or a GGUF file.")
+    try:
+        target = find_model(name, data)
+    except InvalidRequest as error:
+        if options.target or found is None:
+            raise
+        raise InvalidRequest(
+            "target",
+            f"{found.address} serves '{name}', whose sizes are not known here. Name the model: a "
+            "published one, or a folder or GGUF file with its sizes.",
+        ) from error
+    told = _check_served(target, found, data) if found and options.target else ()
     draft = find_model(options.draft, data) if options.draft and needs_model else None
+    by_id = options.draft in known_models()  # in the target's format, then
+    targets = _targets(options)
     context = options.context
-    resolved = {
-        "target": target,
-        "gpus": parse_gpus(options.gpus),
-        "draft": draft.name if draft else options.draft and absolute(options.draft),
-        "draft_model": draft,
-        "context": min(DEFAULT_CONTEXT, target.context) if context is None else context,
-    }
-    return make_plan(PlanRequest(**asdict(options) | resolved))
+    if context is None:
+        context = min(targets.isl + targets.osl if targets else DEFAULT_CONTEXT, target.context)
+    if targets and targets.rps is not None and options.users is not None:
+        raise InvalidRequest(
+            "users",
+            "The rate says how many users are answered at once. Leave out the users, or the rate.",
+        )
+    if options.backend and options.engine != DYNAMO:
+        raise InvalidRequest(
+            "backend", "Only Dynamo has a backend. Leave it out, or choose Dynamo."
+        )
+    drafter = draft.name if draft else options.draft and absolute(options.draft)
+    return PlanRequest(
+        options.engine,
+        target,
+        parse_gpus(options.gpus),
+        draft=options.draft if by_id else drafter,
+        draft_model=draft,
+        users=DEFAULT_USERS if options.users is None else options.users,
+        context=context,
+        backend=options.backend or VLLM,
+        targets=targets,
+        told=told,
+        **{name: getattr(options, name) for name in _AS_GIVEN},
+    )
+
+
+def _check_served(target: ModelFacts, found: Measured, data: Path) -> tuple[str, ...]:
+    """Return a sentence if the server's model is not known to be ``target``. Raises InvalidRequest if it
+    is another."""
+    try:
+        served = find_model(found.model, data) if found.model else None
+    except ForetokenError:
+        served = None
+    if served is None:
+        return (
+            f"That the model of {found.address} is {target.id} was not checked: it "
+            f"{f'calls it {found.model!r}' if found.model else 'does not tell it'}.",
+        )
+    if served.id != target.id:
+        raise InvalidRequest(
+            "target",
+            f"{found.address} serves {served.id}, and the plan is for {target.id}, of which its figures "
+            "say nothing. Plan for that model, or leave the server out.",
+        )
+    return ()
+
+
+def _targets(options: PlanOptions) -> Targets | None:
+    """Return a service's targets, if any is set. Raises InvalidRequest for lengths that are no counts."""
+    isl, osl = options.isl, options.osl
+    if all(each is None for each in (isl, osl, options.rps, options.ttft, options.itl)):
+        return None
+    isl = DEFAULT_PROMPT if isl is None else isl
+    osl = DEFAULT_REPLY if osl is None else osl
+    if isl < 1 or osl < 1:
+        raise InvalidRequest("isl", "isl and osl are numbers of tokens above 0.")
+    return Targets(isl, osl, options.rps, options.ttft, options.itl)
 
 
 def find_model(name: str, data: Path) -> ModelFacts:
@@ -72,7 +163,7 @@ def find_model(name: str, data: Path) -> ModelFacts:
         return model
     inventory = open_inventory(data)
     for spec in inventory.catalog.models:
-        if name in (spec.id, spec.repository) and (folder := inventory.locate(spec)):
+        if name in (spec.id, spec.repository, spec.called) and (folder := inventory.locate(spec)):
             model = of_path(folder)
             published = not spec.is_gguf and spec.repository
             return replace(model, name=published or model.name)
@@ -83,6 +174,18 @@ def absolute(name: str) -> str:
     """Return what an engine loads for a draft: a folder on this machine by its absolute path."""
     path = Path(name).expanduser()
     return str(path.resolve()) if path.exists() else name
+
+
+def check_folder(folder: Path) -> None:
+    """Raise InvalidRequest if files cannot be written there, before anything is planned."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise InvalidRequest(
+            "out", f"{folder} cannot be written to: {what_failed(error)}. Choose another folder."
+        ) from error
 
 
 def write_folder(folder: Path, rendered: Rendered, text: str, facts: Mapping[str, Any]) -> None:

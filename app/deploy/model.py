@@ -7,19 +7,26 @@ One reader serves folders, GGUF headers and the table of published models. The w
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from app.deploy.estimate.counting import Config, describe
-from app.deploy.formats import AWQ, BF16, FP8, MXFP4, NVFP4
+from app.deploy.estimate.counting import Config, describe, is_latent
+from app.deploy.formats import AWQ, BF16, FORMATS, FP8, INT4, MXFP4, NVFP4
 from engine.errors import ModelError
-from engine.models.architecture import Architecture, Recurrent
+from engine.files import read_json
+from engine.models.architecture import Architecture, Experts, Recurrent
 from engine.models.checkpoints.checkpoint import inspect
 from engine.models.checkpoints.config_file import read_config
 from engine.models.checkpoints.gguf.description import is_gguf
 from engine.models.sizes.weight_counts import LayerWeights, WeightCounts
 from engine.values.memory import kv_numbers
+
+SCALE_BYTES = 4
+"""Of the scale of an indexer's key."""
+
+BLOCK = 128
+"""Weights along a side of a block."""
 
 STAND_IN = "/path/to"
 """Placeholder in the path of a folder that engines load in place of a GGUF file."""
@@ -30,9 +37,12 @@ class ModelFacts:
     """One model. ``name`` is what an engine loads: a repository on the hub, or a folder.
 
     ``latent``: numbers that latent attention caches of a token in a layer; 0 for other attention.
-    ``window``: the sliding window of ``windowed_layers``. ``next_token_weights``: weights of the MTP
-    module, 0 if there is none. ``format``: of its weights. ``linear_layers`` keep ``state`` numbers of a
-    sequence each in the place of keys and values.
+    ``cached``: numbers that all layers without a window cache of a token, ``windowed`` those with one.
+    ``cached_token``: those of the last such layer. ``state_bytes``: the recurrent states of a sequence,
+    which ``linear_layers`` keep in the place of keys and values. ``next_token_weights``: weights of the
+    MTP module, 0 if there is none. ``format``: of its weights. ``block``: width of the blocks that share
+    a scale, 0 if there are none. ``widths``: of MLPs and shared experts; ``expert_width``: of an expert.
+    ``own_tokenizer``: the tokenizer is a program in the repository, which engines run only if told to.
     """
 
     id: str
@@ -50,12 +60,18 @@ class ModelFacts:
     counts: WeightCounts
     architecture: Architecture
     last_layer: LayerWeights
+    cached: int
+    cached_token: int
     latent: int = 0
     window: int = 0
-    windowed_layers: int = 0
+    windowed: int = 0
     next_token_weights: int = 0
     linear_layers: int = 0
-    state: int = 0
+    state_bytes: int = 0
+    block: int = 0
+    widths: frozenset[int] = frozenset()
+    expert_width: int = 0
+    own_tokenizer: bool = False
 
     @property
     def parameters(self) -> int:
@@ -70,11 +86,6 @@ class ModelFacts:
     def experts(self) -> int:
         return self.last_layer.experts
 
-    @property
-    def cached_token(self) -> int:
-        """Numbers that a layer caches of a token: keys and values of all heads, or latent attention's."""
-        return self.latent or kv_numbers(self.kv_heads, self.head_dim)
-
 
 def of_config(name: str, config: Config, id: str | None = None) -> ModelFacts:
     """Return the facts in a config.json. Raises ModelError if a needed one is missing."""
@@ -82,8 +93,8 @@ def of_config(name: str, config: Config, id: str | None = None) -> ModelFacts:
         return _of_config(name, config, id or name)
     except KeyError as error:
         raise ModelError(
-            f"The configuration of {name} lacks the key {error}, without which nothing can be planned. "
-            "Use the config.json that was published with the weights."
+            f"The configuration of {name} has no key {error}, which a plan needs. Use the "
+            "config.json that was published with the weights."
         ) from error
 
 
@@ -91,27 +102,47 @@ def of_path(path: Path) -> ModelFacts:
     """Return the facts of a folder or a GGUF file. Raises ModelError if it is no model."""
     if is_gguf(path):
         return of_config(f"{STAND_IN}/{path.stem}", inspect(path).text_config, id=path.name)
-    config = read_config(path)
+    config = {**_quantised_by_nvidia(path), **read_config(path)}
     text = config.get("text_config")
-    return of_config(str(path), {**config, **text} if isinstance(text, Mapping) else config)
+    facts = of_config(str(path), {**config, **text} if isinstance(text, Mapping) else config)
+    return replace(facts, own_tokenizer=facts.own_tokenizer or _brings_a_tokenizer(path))
+
+
+def _brings_a_tokenizer(folder: Path) -> bool:
+    """Return whether transformers would load the folder's tokenizer from a program in it."""
+    try:
+        return "AutoTokenizer" in read_json(folder / "tokenizer_config.json")["auto_map"]
+    except (OSError, ValueError, LookupError, TypeError):
+        return False
+
+
+def _quantised_by_nvidia(folder: Path) -> Config:
+    """Return the format that older checkpoints of NVIDIA name in a file of its own."""
+    try:
+        scheme = read_json(folder / "hf_quant_config.json")["quantization"]
+    except (OSError, ValueError, LookupError, TypeError):
+        return {}
+    return {"quantization_config": {"quant_method": "modelopt", **scheme}}
 
 
 def _of_config(name: str, config: Config, id: str) -> ModelFacts:
     found = describe(config)
-    architecture, mixers = found.architecture, [each.mixer for each in found.architecture.layers]
-    latent = config["kv_lora_rank"] + config["qk_rope_head_dim"] if "kv_lora_rank" in config else 0
-    windows = [each.window for each in architecture.attentions if each.window is not None]
-    states = [each.state_numbers for each in mixers if isinstance(each, Recurrent)]
+    architecture, layers = found.architecture, found.architecture.layers
+    latent = _latent_numbers(config)
+    full, windowed = _cached(architecture)
+    states = [each.mixer for each in layers if isinstance(each.mixer, Recurrent)]
     attention = architecture.attentions[-1]
-    modules = config.get("num_nextn_predict_layers") or config.get("mtp_num_hidden_layers") or 0
+    modules = config.get("num_nextn_predict_layers") or config.get("mtp_num_hidden_layers")
+    if modules is None:
+        modules = _MODULES.get(str(config["model_type"]), 0)
     joined = 2 * architecture.hidden**2 + 3 * architecture.hidden
     return ModelFacts(
         id,
         name,
         str(config["model_type"]),
-        len(architecture.layers),
+        len(layers),
         architecture.hidden,
-        config["intermediate_size"],
+        config.get("intermediate_size") or _widest(architecture),
         config["num_attention_heads"],
         config.get("num_key_value_heads", config["num_attention_heads"]),
         attention.head_dim if not latent else architecture.hidden // config["num_attention_heads"],
@@ -121,13 +152,85 @@ def _of_config(name: str, config: Config, id: str) -> ModelFacts:
         found.counts,
         architecture,
         found.last,
+        latent * len(layers) or full,
+        latent or kv_numbers(attention.kv_heads, attention.head_dim),
         latent,
-        max(windows, default=0),
-        len(windows),
+        max((each.window or 0 for each in architecture.attentions), default=0),
+        0 if latent else windowed,
         modules * (found.last.total + joined),
         len(states),
-        max(states, default=0),
+        sum(map(_state_bytes, states)),
+        _block(name, config),
+        *_widths(architecture),
+        own_tokenizer=str(config["model_type"]).startswith(_WITH_TOKENIZERS),
     )
+
+
+_WITH_TOKENIZERS = ("kimi",)
+"""Families whose published checkpoints have ``auto_map`` in tokenizer_config.json."""
+
+_MODULES = {"qwen3_next": 1}
+"""MTP layers that config.json does not tell: vLLM (config/speculative.py) and SGLang
+(configs/model_config.py) go by the type."""
+
+
+def _latent_numbers(config: Config) -> int:
+    """Return what latent attention caches of a token in a layer, and the indexer of sparse attention."""
+    if not is_latent(config):
+        return 0
+    index = config.get("index_head_dim")
+    indexer = (index + SCALE_BYTES) // 2 if index else 0  # in FP8, with a scale: half a number each
+    return int(config["kv_lora_rank"] + config["qk_rope_head_dim"] + indexer)
+
+
+def _cached(architecture: Architecture) -> tuple[int, int]:
+    """Return the numbers cached of a token: in layers without a window, and with one."""
+    own = [each for each in architecture.attentions if each.shared_with is None]
+    numbers = [(kv_numbers(each.kv_heads, each.head_dim), each.window) for each in own]
+    return (
+        sum(size for size, window in numbers if window is None),
+        sum(size for size, window in numbers if window is not None),
+    )
+
+
+def _state_bytes(mixer: Recurrent) -> int:
+    """Return the bytes of a layer's state in float32, as ``mamba_ssm_dtype`` has it in Qwen3.5's
+    config.json, and of the rows that its convolution reads again, in 16 bits."""
+    return 4 * mixer.state_numbers + 2 * (mixer.kernel - 1) * mixer.row_numbers
+
+
+def _widest(architecture: Architecture) -> int:
+    return max(
+        each.chosen * each.intermediate if isinstance(each, Experts) else each.intermediate
+        for each in (layer.feed_forward for layer in architecture.layers)
+    )
+
+
+def _widths(architecture: Architecture) -> tuple[frozenset[int], int]:
+    """Return the widths of MLPs and shared experts, and that of an expert, 0 if there is none."""
+    parts = {layer.feed_forward for layer in architecture.layers}
+    mixtures = [each for each in parts if isinstance(each, Experts)]
+    dense = [each.intermediate for each in parts if not isinstance(each, Experts)]
+    shared = [each.shared for each in mixtures if each.shared]
+    return frozenset([*dense, *shared]), max((each.intermediate for each in mixtures), default=0)
+
+
+def _block(name: str, config: Config) -> int:
+    scheme: Any = config.get("quantization_config")
+    if not isinstance(scheme, Mapping):
+        return 0
+    sizes = scheme.get("weight_block_size")
+    return int(sizes[0]) if isinstance(sizes, list) and sizes else block_of(name, _format(config))
+
+
+def block_of(name: str, weights: str) -> int:
+    """Return the block of the checkpoint ``name`` in a format, where its config.json does not tell it:
+    AWQ's groups (vLLM's marlin_utils.py checks them), and the FP8 of those who publish it in blocks."""
+    blocks = weights == AWQ or (weights == FP8 and name.startswith(_IN_BLOCKS))
+    return BLOCK if blocks else 0
+
+
+_IN_BLOCKS = ("Qwen/", "deepseek-ai/", "moonshotai/", "MiniMaxAI/", "zai-org/GLM-5")
 
 
 def _format(config: Config) -> str:
@@ -135,16 +238,29 @@ def _format(config: Config) -> str:
     if not isinstance(scheme, Mapping):
         return BF16
     text = f"{scheme.get('quant_method')} {scheme.get('quant_algo')} {scheme.get('format')}".lower()
-    for mark, kind in (
-        ("mxfp4", MXFP4),
-        ("nvfp4", NVFP4),
-        ("awq", AWQ),
-        ("fp8", FP8),
-        ("float-quantized", FP8),
-    ):
+    for mark, kind in _MARKS:
         if mark in text:
             return kind
+    bits = _bits(scheme)
+    if bits:
+        return {4: NVFP4, 8: FP8}.get(min(bits), BF16)  # NVIDIA's mixtures of both
     raise ModelError(
-        f"Weights quantised by '{scheme.get('quant_method')}' cannot be planned for. Known are fp8, AWQ, "
-        "NVFP4 and MXFP4."
+        f"Weights quantised by '{scheme.get('quant_method')}' are not supported for plans. "
+        f"Supported: {', '.join(FORMATS)}."
     )
+
+
+_MARKS = (
+    ("mxfp4", MXFP4),
+    ("nvfp4", NVFP4),
+    ("awq", AWQ),
+    ("fp8", FP8),
+    ("float-quantized", FP8),
+    ("pack-quantized", INT4),
+)
+
+
+def _bits(scheme: Mapping[str, Any]) -> list[int]:
+    groups = scheme.get("config_groups")
+    weights = [group.get("weights") for group in groups.values()] if groups else []
+    return [each["num_bits"] for each in weights if each and each.get("type") == "float"]

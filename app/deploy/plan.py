@@ -10,6 +10,7 @@ from app.deploy.estimate.speed import Estimate, Setup
 from app.deploy.methods import NONE, TRTLLM, VLLM, Method
 from app.deploy.model import ModelFacts
 from app.deploy.request import PlanRequest
+from app.deploy.targets import Service
 
 SCHEDULED = ("eagle", "eagle3", "dflash")
 """Methods that vLLM's dynamic speculative decoding was tested with."""
@@ -21,6 +22,7 @@ class Plan:
     that format while loading. ``draft``: the name of the drafter, None where the method needs none.
 
     ``schedule``: ranges of users of one copy (first, last, depth), each with its fastest depth.
+    ``service``: what is reached of the targets, if there are any.
     """
 
     request: PlanRequest
@@ -33,6 +35,7 @@ class Plan:
     setup: Setup
     estimate: Estimate
     schedule: tuple[tuple[int, int, int], ...]
+    service: Service | None = None
 
     @property
     def method(self) -> Method:
@@ -48,8 +51,10 @@ class Plan:
 
     @property
     def sequences(self) -> int:
-        """Users of one copy, at most."""
-        return self.memory.users
+        """Users of one copy, at most; of a rate, those of a burst."""
+        if self.request.by_rate:
+            return self.memory.users * self.memory.groups
+        return self.layout.users(self.request.users)
 
     @property
     def nodes(self) -> int:
@@ -82,7 +87,7 @@ class Plan:
     @property
     def scheduled(self) -> bool:
         """True if the best depth depends on the load, and vLLM can follow it with this method."""
-        return self.request.method in SCHEDULED and len(self.schedule) > 1
+        return self.request.method in SCHEDULED and len(self.schedule) > 1 and self.has_ground
 
     @property
     def data_parallel(self) -> int:
@@ -90,7 +95,17 @@ class Plan:
         return self.copies_per_start if self.request.engine == VLLM else 1
 
     @property
+    def has_ground(self) -> bool:
+        """Whether speeds were held to published runs on such GPUs, or to this server itself."""
+        return self.request.gpus.kind.runs or self.request.measured is not None
+
+    @property
+    def adapts(self) -> bool:
+        """Whether vLLM is told to follow the load with the depth, which it cannot for several copies."""
+        return self.request.computes == VLLM and self.scheduled and self.data_parallel == 1
+
+    @property
     def drafts_up_to(self) -> int | None:
-        """Users of one copy up to which drafting is faster; None if always."""
-        stops = self.estimate.stops_at
+        """Users of one copy up to which drafting is faster; None if always, or not known."""
+        stops = self.estimate.stops_at if self.has_ground else None
         return stops - 1 if self.drafts and stops is not None else None

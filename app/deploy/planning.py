@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import cached_property
+from itertools import islice
 
 from app.deploy import known, support
 from app.deploy.drafters import Drafter, drafter_for
@@ -18,13 +20,15 @@ from app.deploy.estimate.memory import Memory, memory_of
 from app.deploy.estimate.network import GpuGroup, Network, of_model
 from app.deploy.estimate.speed import Setup, estimate, schedule
 from app.deploy.formats import AUTO, AWQ, BF16, FORMATS, FP8, KV_WIDTHS, NVFP4
-from app.deploy.gpus import MOST, Gpus
-from app.deploy.methods import NONE, SGLANG, VLLM, Needs
+from app.deploy.gpus import KINDS, MOST, Gpus
+from app.deploy.methods import CAN, ENGINE_TABLE, NONE, SGLANG, VLLM, Needs, acceptance_of
 from app.deploy.model import ModelFacts
 from app.deploy.plan import Plan
 from app.deploy.request import PlanRequest
+from app.deploy.targets import Service, service, with_bursts
 from engine.errors import ForetokenError, InvalidRequest, OutOfMemory
 from engine.values.memory import largest
+from engine.values.units import counted
 
 ALIKE = 1.05
 """Layouts whose speeds differ by less count as equal."""
@@ -36,14 +40,25 @@ def make_plan(request: PlanRequest) -> Plan:
     """Return the plan for ``request``. Raises InvalidRequest for what cannot be combined, and
     OutOfMemory, which says what would fit."""
     support.check(request)
+    if request.by_rate:
+        request = replace(request, users=1)  # at least, of each copy
     target, online = checkpoint_of(request)
     name, draft = draft_of(request, target)
     parts = _Parts(request, target, name, draft)
     fitting = [(layout, memory) for layout, memory in parts.layouts() if memory.fits]
     if not fitting:
         raise OutOfMemory(_does_not_fit(parts))
-    within = [choice for choice in fitting if choice[0].tensor <= request.gpus.kind.node]
-    layout, memory = min(within or fitting, key=parts.rank(within or fitting))
+    served = None
+    if request.targets is not None:
+        served = _served(parts, fitting)
+        request = replace(request, users=served.users)
+        layout, memory = served.layout, parts.memory(served.layout, served.users)
+        if request.by_rate:
+            most = min(memory.most_users, with_bursts(layout.users(served.users)))
+            memory = parts.memory(layout, most * layout.replicas)
+    else:
+        within = [choice for choice in fitting if choice[0].tensor <= request.gpus.kind.reach]
+        layout, memory = min(within or fitting, key=parts.rank(within or fitting))
     setup = parts.setup(layout)
     return Plan(
         request,
@@ -55,7 +70,38 @@ def make_plan(request: PlanRequest) -> Plan:
         memory,
         setup,
         estimate(setup, request.users, memory.most_users),
-        schedule(setup, memory.users),
+        schedule(setup, memory.users * memory.groups),
+        served,
+    )
+
+
+def _served(parts: _Parts, fitting: list[tuple[Layout, Memory]]) -> Service:
+    """Return the fewest GPUs that reach the targets. Raises OutOfMemory, which says what is reached."""
+    request = parts.request
+    targets = request.targets
+    assert targets is not None
+    if not request.gpus.kind.runs and request.measured is None:
+        known_speeds = ", ".join(kind.name for kind in KINDS.values() if kind.runs)
+        raise InvalidRequest(
+            "gpus",
+            f"Speeds on {request.gpus.kind.name} were not held to published runs, so that nothing says "
+            f"what targets it reaches. Known: {known_speeds}; or plan with what a running server "
+            "measured.",
+        )
+    users = None if request.by_rate else request.users
+    found = [
+        service(parts.setup(layout), layout, targets, memory.most_users, users)
+        for layout, memory in fitting
+    ]
+    reached = [each for each in found if not each.misses(targets)]
+    if reached:
+        return min(reached, key=lambda each: (each.layout.gpus, each.itl))
+    rate = targets.rps or 0.0
+    nearest = min(found, key=lambda e: (len(e.misses(targets)), -min(rate, e.rps), e.itl))
+    raise OutOfMemory(
+        f"{parts.target.id} on {request.gpus} is not expected to reach the targets: of all layouts "
+        f"the nearest has {' and '.join(nearest.misses(targets))}. Take more or faster GPUs, a "
+        "smaller format, drafts, or lower targets."
     )
 
 
@@ -80,32 +126,39 @@ def checkpoint_of(request: PlanRequest) -> tuple[ModelFacts, bool]:
     if checkpoint is not None:
         return checkpoint, False
     if wanted == FP8 and target.format == BF16 and request.computes in (VLLM, SGLANG):
-        return replace(target, format=FP8), True
+        return replace(target, format=FP8, block=0), True
     raise InvalidRequest(
         "quantization",
-        f"No checkpoint of {target.id} in {wanted} is known here. Make or find one and give its folder "
-        "as the target.",
+        f"No published {wanted} checkpoint of {target.id} is known. Give a folder with "
+        "one as the target.",
     )
 
 
 def draft_of(request: PlanRequest, target: ModelFacts) -> tuple[str | None, ModelFacts | None]:
     """Return the drafter's name, and its facts if it is a draft model."""
-    needs = request.of_method.needs
+    needs, method = request.of_method.needs, request.method
+    if needs is Needs.MODULE and (assistant := support.assistant_of(request)):
+        return assistant, None
     if needs not in (Needs.MODEL, Needs.HEAD):
         return None, None
-    if request.draft is not None:
-        if needs is Needs.MODEL and request.draft_model is None:
-            raise InvalidRequest("draft", f"The sizes of the draft {request.draft} are not known.")
+    if request.draft is not None and request.draft not in known.known_models():
+        if needs is Needs.HEAD:
+            support.check_head(request, request.draft)
+        elif request.draft_model is None:
+            raise InvalidRequest("draft", f"The sizes of the draft {request.draft} are unknown.")
         return request.draft, request.draft_model if needs is Needs.MODEL else None
     entry = known.entry_of(request.target)
-    name = entry.drafters.get(request.method) if entry else None
+    name = request.draft or (entry.drafters.get(method) if entry else None)
     if name is None:
+        others = [each for each in entry.drafters if each in CAN[request.computes]] if entry else []
+        instead = f" Published for it: {', '.join(others)}." if others else ""
         raise InvalidRequest(
             "draft",
-            f"No draft for {request.target.id} by {request.of_method.title} is known here. Name one as "
-            "the draft (--draft).",
+            f"No published drafter of {request.target.id} is known for the method "
+            f"{method}. Name one as the draft.{instead}",
         )
     if needs is Needs.HEAD:
+        support.check_head(request, name)
         return name, None
     model = known.known_models()[name]
     draft = model.in_format(target.format) or model.facts
@@ -119,7 +172,7 @@ class _Parts:
         self, request: PlanRequest, target: ModelFacts, draft: str | None, model: ModelFacts | None
     ) -> None:
         self.request, self.target = request, target
-        self.depth = (request.depth or request.of_method.depth) if request.method != NONE else 0
+        self.depth = (request.depth or request.default_depth) if request.method != NONE else 0
         self.network: Network = of_model(target)
         self.drafter: Drafter = drafter_for(request.of_method, target, draft, model, self.depth)
         self.kv_width = KV_WIDTHS[request.kv_cache_dtype]
@@ -127,33 +180,53 @@ class _Parts:
     def layouts(self) -> Iterator[tuple[Layout, Memory]]:
         """Yield every layout with the memory that it needs on a GPU."""
         request = self.request
-        for layout in layouts(self.target, request.gpus, request.users, support.pipelines(request)):
-            yield (
-                layout,
-                memory_of(
-                    self.target,
-                    self.network,
-                    self.drafter,
-                    request.gpus.kind,
-                    layout,
-                    users=layout.users(request.users),
-                    context=request.context,
-                    kv_width=self.kv_width,
-                    depth=self.depth,
-                ),
-            )
+        for layout in layouts(
+            self.target,
+            request.gpus,
+            request.gpus.count if request.by_rate else request.users,
+            support.pipelines(request),
+            support.attends_apart(request),
+        ):
+            yield layout, self.memory(layout)
+
+    def memory(self, layout: Layout, users: int | None = None) -> Memory:
+        """Return the memory of a GPU for ``users`` of all copies. If not given: the request's, or one
+        of each copy where a rate will say how many."""
+        users = users or (layout.replicas if self.request.by_rate else self.request.users)
+        return memory_of(
+            self.target,
+            self.network,
+            self.drafter,
+            self.request.gpus.kind,
+            layout,
+            users=layout.users(users),
+            context=self.request.context,
+            kv_width=self.kv_width,
+            depth=self.depth,
+        )
+
+    @cached_property
+    def acceptance(self) -> tuple[float, float]:
+        """The acceptance at the first position and what it fades by; a given one is for all positions."""
+        given = self.request.acceptance
+        if given is not None:
+            return given, 1.0
+        return acceptance_of(self.request.of_method, self.target.model_type)[:2]
 
     def setup(self, layout: Layout) -> Setup:
-        acceptance = self.request.acceptance
+        acceptance, fades = self.acceptance
         return Setup(
             self.network,
             self.drafter,
-            GpuGroup(self.request.gpus.kind, layout.tensor),
+            GpuGroup(self.request.gpus.kind, layout.tensor, layout.attention),
             layout,
             self.depth,
-            self.request.of_method.acceptance if acceptance is None else acceptance,
+            acceptance,
             self.request.context,
             self.kv_width,
+            fades,
+            self.request.measured or 1.0,
+            ENGINE_TABLE[self.request.computes].first_token,
         )
 
     def rank(
@@ -184,48 +257,44 @@ def _does_not_fit(parts: _Parts) -> str:
     remedies = [text for text, other in _remedies(request) if fits(other)]
     advice = f" What would fit: {'; '.join(remedies)}." if remedies else " Nothing smaller would."
     return (
-        f"{parts.target.id} in {parts.target.format} for {request.users:,} users of "
-        f"{request.context:,} tokens does not fit on {request.gpus}. At best a GPU would need "
-        f"{_gb(best.needed)}, and an engine may use {_gb(best.available)} of it: weights "
-        f"{_gb(best.weights)}{drafter}, everybody's tokens {_gb(best.cache)}, work {_gb(best.work)}."
-        f"{advice}"
+        f"{parts.target.id} in {parts.target.format} for {counted(request.users, 'user')} of "
+        f"{request.context:,} tokens does not fit on {request.gpus}. The best layout "
+        f"needs {_gb(best.needed)} per GPU, of which an engine can use "
+        f"{_gb(best.available)}: weights {_gb(best.weights)}{drafter}, KV cache "
+        f"{_gb(best.cache)}, work {_gb(best.work)}.{advice}"
     )
 
 
 def _remedies(request: PlanRequest) -> Iterator[tuple[str, PlanRequest]]:
     """Yield single changes of the request with their names, each the smallest that fits."""
     counts = (count for power in range(1, 11) if (count := 2**power) > request.gpus.count)
-    yield from _first(
-        (f"{count}x{request.gpus.kind.name}", _with_gpus(request, count))
-        for count in counts
-        if count <= MOST
-    )
-    width = FORMATS[request.target.format].width
+    larger = (Gpus(request.gpus.kind, count) for count in counts if count <= MOST)
+    choices = ((str(gpus), replace(request, gpus=gpus)) for gpus in larger)
+    yield from islice((choice for choice in choices if fits(choice[1])), 1)
+    now = request.target.format if request.quantization == AUTO else request.quantization
     for weights in (FP8, AWQ, NVFP4):
-        if FORMATS[weights].width < width and weights != request.quantization:
-            yield f"--quantization {weights}", replace(request, quantization=weights)
+        if FORMATS[weights].width < FORMATS[now].width:
+            yield f"weights in {weights}", replace(request, quantization=weights)
     if request.kv_cache_dtype == AUTO:
-        yield "--kv-cache-dtype fp8", replace(request, kv_cache_dtype=FP8)
+        yield "a KV cache in fp8", replace(request, kv_cache_dtype=FP8)
     users = largest(request.users, lambda users: fits(replace(request, users=users)))
     if users:
-        yield f"{users:,} user{'s' if users > 1 else ''}", replace(request, users=users)
+        yield counted(users, "user"), replace(request, users=users)
+    least = request.targets.isl + request.targets.osl if request.targets else 0
     context = largest(
         request.context // SHORTEST_CONTEXT,
-        lambda parts: fits(replace(request, context=parts * SHORTEST_CONTEXT)),
+        lambda parts: (
+            parts * SHORTEST_CONTEXT < least
+            or fits(replace(request, context=parts * SHORTEST_CONTEXT))
+        ),
     )
-    if context:
+    if context * SHORTEST_CONTEXT >= max(least, 1):
         tokens = context * SHORTEST_CONTEXT
         yield f"a context of {tokens:,} tokens", replace(request, context=tokens)
     if request.method != NONE:
-        yield "no drafts", replace(request, method=NONE, draft=None, draft_model=None, depth=None)
-
-
-def _first(choices: Iterator[tuple[str, PlanRequest]]) -> Iterator[tuple[str, PlanRequest]]:
-    yield from [choice for choice in choices if fits(choice[1])][:1]
-
-
-def _with_gpus(request: PlanRequest, count: int) -> PlanRequest:
-    return replace(request, gpus=Gpus(request.gpus.kind, count))
+        plain = replace(request, draft=None, draft_model=None, depth=None, acceptance=None, task=None,
+                        method=NONE)  # fmt: skip
+        yield "no drafts", plain
 
 
 def _gb(size: float) -> str:

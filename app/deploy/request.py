@@ -6,7 +6,18 @@ from dataclasses import dataclass
 
 from app.deploy.formats import AUTO, FORMATS, KV_WIDTHS
 from app.deploy.gpus import Gpus
-from app.deploy.methods import BACKENDS, DYNAMO, ENGINES, METHODS, VLLM, Method, Needs
+from app.deploy.methods import (
+    BACKENDS,
+    DEPTHS,
+    DYNAMO,
+    ENGINES,
+    METHODS,
+    NONE,
+    VLLM,
+    Method,
+    Needs,
+    method_named,
+)
 from app.deploy.model import ModelFacts
 from engine.errors import InvalidRequest
 
@@ -15,11 +26,33 @@ DEEPEST = 32
 
 
 @dataclass(frozen=True, slots=True)
+class Targets:
+    """What a service has to reach: ``ttft`` and ``itl``, milliseconds to the first token and between
+    tokens (means); ``rps``: requests a second; ``isl`` and ``osl``: tokens of a prompt and of a
+    reply."""
+
+    isl: int
+    osl: int
+    rps: float | None = None
+    ttft: float | None = None
+    itl: float | None = None
+
+    @property
+    def limits(self) -> dict[str, float]:
+        """What is to be reached, by name."""
+        given = {"rps": self.rps, "ttft": self.ttft, "itl": self.itl}
+        return {name: value for name, value in given.items() if value is not None}
+
+
+@dataclass(frozen=True, slots=True)
 class PlanRequest:
     """``users`` are answered at once, each with ``context`` tokens of prompt and reply.
 
     ``draft``: what the engine loads as the drafter; None: the one in the table of published models.
     ``draft_model``: its facts, if it is a draft model. ``depth``, ``acceptance`` None: the method's.
+    ``task``: what the replies are, which a default depth follows. ``price``: of a GPU for an hour.
+    ``measured``: how many times as long as estimated a running server's step took, None if unknown;
+    ``told``: what there is to say of that server. ``acceptance_from``: where ``acceptance`` is from.
     """
 
     engine: str
@@ -35,29 +68,58 @@ class PlanRequest:
     kv_cache_dtype: str = AUTO
     acceptance: float | None = None
     backend: str = VLLM
+    task: str | None = None
+    targets: Targets | None = None
+    price: float | None = None
+    measured: float | None = None
+    told: tuple[str, ...] = ()
+    acceptance_from: str = "given"
 
     def __post_init__(self) -> None:
         _one_of("engine", self.engine, ENGINES)
         _one_of("backend", self.backend, BACKENDS)
-        _one_of("method", self.method, tuple(METHODS))
+        method_named(self.method)
         _one_of("quantization", self.quantization, (AUTO, *FORMATS))
         _one_of("kv_cache_dtype", self.kv_cache_dtype, tuple(KV_WIDTHS))
+        if self.task is not None:
+            _one_of("task", self.task, tuple(DEPTHS))
         _between("users", self.users, 1, 1_000_000)
         _between("context", self.context, 16, self.target.context)
         if self.depth is not None:
             _between("depth", self.depth, 1, DEEPEST)
         if self.acceptance is not None and not 0 <= self.acceptance <= 1:
             raise InvalidRequest(
-                "acceptance", f"The acceptance is {self.acceptance}; it is a share from 0 to 1."
+                "acceptance", f"The acceptance is {self.acceptance}; it must be 0 to 1."
+            )
+        limits = self.targets.limits if self.targets else {}
+        for field, value in (("price", self.price), *limits.items()):
+            if value is not None and not 0 < value < 1e9:
+                raise InvalidRequest(field, f"{field} is {value}; it must be above 0.")
+        if self.targets is not None and self.context < self.targets.isl + self.targets.osl:
+            raise InvalidRequest(
+                "context",
+                f"A prompt of {self.targets.isl:,} and a reply of {self.targets.osl:,} tokens do not fit "
+                f"into a context of {self.context:,}: the engine would refuse such requests. "
+                f"{self.target.id} has {self.target.context:,} tokens.",
             )
         self._check_draft()
 
     def _check_draft(self) -> None:
-        needs = self.of_method.needs
-        if self.draft and needs not in (Needs.MODEL, Needs.HEAD):
+        given = {"depth": self.depth, "acceptance": self.acceptance, "task": self.task}
+        unused = [name for name, value in given.items() if value is not None]
+        if self.method == NONE and unused:
             raise InvalidRequest(
-                "draft", f"{self.of_method.title} needs no draft. Leave --draft out."
+                unused[0], f"Without a drafting method {unused[0]} has no use. Leave it out."
             )
+        if self.task is not None and not self.one_by_one:
+            raise InvalidRequest(
+                "task",
+                f"The depth of {self.of_method.title} does not follow the kind of replies. Leave it out, "
+                "or give the depth.",
+            )
+        needs = self.of_method.needs
+        if self.draft and needs not in (Needs.MODEL, Needs.HEAD) and self.method != "mtp":
+            raise InvalidRequest("draft", f"{self.of_method.title} needs no draft. Leave it out.")
         model = self.draft_model
         if model is not None and needs is Needs.MODEL:
             ours, theirs = self.target.vocabulary, model.vocabulary
@@ -65,8 +127,13 @@ class PlanRequest:
                 raise InvalidRequest(
                     "draft",
                     f"{model.id} has {theirs:,} tokens and {self.target.id} {ours:,}: a draft model "
-                    "needs the target's vocabulary. Choose one of its family.",
+                    "needs the target's vocabulary. Choose one of the same family.",
                 )
+
+    @property
+    def by_rate(self) -> bool:
+        """Whether a rate says how many users there are at once."""
+        return self.targets is not None and self.targets.rps is not None
 
     @property
     def of_method(self) -> Method:
@@ -76,6 +143,20 @@ class PlanRequest:
     def computes(self) -> str:
         """The engine that computes: for Dynamo, its backend."""
         return self.backend if self.engine == DYNAMO else self.engine
+
+    @property
+    def default_depth(self) -> int:
+        """The depth by task, else the method's."""
+        return DEPTHS[self.task] if self.task else self.of_method.depth
+
+    @property
+    def one_by_one(self) -> bool:
+        """Whether a drafter makes one token after the other, so that the best depth follows the task."""
+        return self.of_method.needs in (Needs.MODEL, Needs.HEAD) and self.method not in BLOCKS
+
+
+BLOCKS = ("medusa", "dflash", "dspark")
+"""Methods that draft all tokens of a round together."""
 
 
 def _one_of(field: str, value: str, known: tuple[str, ...]) -> None:

@@ -1,44 +1,146 @@
-"""Combinations that the engines' documentation excludes, and notes on plans.
+"""Combinations that engines exclude, and notes on plans.
 
-Checked in November 2026 against: vLLM's repository at 002e77c1 (vllm/config/speculative.py) and its
-docs/features/speculative_decoding of that autumn; SGLang 0.5.23, its repository at 16974b80
-(docs_new/docs/advanced_features/speculative_decoding.mdx) and pull request 30775; TensorRT-LLM's at
-04c8822c (docs/source/features/speculative-decoding.md) and 01edceae (feature-combination-matrix.md);
-Dynamo's documentation 1.6 and its examples/backends at 04521f47.
+Checked in November 2026 against the wheels of vLLM 0.31.0 (vllm/config/speculative.py and its model
+registry, whose classes tests/app/deploy/test_vllm_parses.py constructs), SGLang 0.5.21
+(srt/arg_groups/speculative_hook.py) and ai-dynamo 1.6.1; vLLM's docs/features/speculative_decoding of
+that autumn; SGLang's pull request 30775; TensorRT-LLM's docs/source/features/speculative-decoding.md at
+04c8822c and feature-combination-matrix.md at 01edceae.
 """
 
 from __future__ import annotations
 
-from types import MappingProxyType
-
-from app.deploy.formats import NVFP4, has_units
-from app.deploy.methods import CAN, DYNAMO, METHODS, NAMES, NONE, SGLANG, TRTLLM, VLLM
+from app.deploy import known
+from app.deploy.formats import AUTO, FORMATS, has_units, runs
+from app.deploy.gpus import TURING
+from app.deploy.methods import CAN, DYNAMO, METHODS, NAMES, NONE, REFUSED, TRTLLM, VLLM, Needs
 from app.deploy.model import STAND_IN
 from app.deploy.plan import Plan
 from app.deploy.request import PlanRequest
+from app.deploy.tables import table
 from engine.errors import InvalidRequest
+from engine.values.units import counted
 
 POOR_GAIN = 0.7
 """Speed-up as a share of the tokens of a round, below which a note on experts is due."""
 
+HIGH_ACCEPTANCE, LOW_ACCEPTANCE = 0.7, 0.4
+"""Over the first draft more, under the second less or nothing: rules of the engines' guides."""
+
 
 def check(request: PlanRequest) -> None:
-    """Raise InvalidRequest, with a remedy, if engine, method and target cannot be combined."""
+    """Raise InvalidRequest, with a remedy, if engine, method, target, format and GPU cannot be
+    combined."""
+    _check_format(request)
     engine = request.computes
     if request.method not in CAN[engine]:
         others = [NAMES[name] for name, methods in CAN.items() if request.method in methods]
         raise InvalidRequest(
             "method",
-            f"{NAMES[engine]} has no {request.of_method.title}. It has "
-            f"{', '.join(name for name in METHODS if name in CAN[engine])}; {' and '.join(others)} "
-            f"{'has' if len(others) == 1 else 'have'} {request.method}.",
+            f"{NAMES[engine]} does not support the method {request.method}. It "
+            f"supports {', '.join(name for name in METHODS if name in CAN[engine])}; "
+            f"{' and '.join(others)} {'supports' if len(others) == 1 else 'support'} "
+            f"{request.method}.",
         )
-    if request.method == "mtp" and not request.target.next_token_weights:
+    if request.method == "mtp":
+        _check_modules(request)
+
+
+def _check_format(request: PlanRequest) -> None:
+    engine, gpu = request.computes, request.gpus.kind
+    weights = request.target.format if request.quantization == AUTO else request.quantization
+    if request.engine == DYNAMO and gpu.is_amd:
+        raise InvalidRequest(
+            "engine",
+            f"Dynamo has no image for AMD's GPUs, such as {gpu.name}. Take vLLM or SGLang.",
+        )
+    if runs(engine, weights, gpu):
+        return
+    here = [each for each in FORMATS if runs(engine, each, gpu)]
+    if not here:
+        raise InvalidRequest(
+            "engine",
+            f"{NAMES[engine]} does not run on {gpu.name} ({gpu.architecture}). Take "
+            f"{' or '.join(NAMES[each] for each in CAN if runs(each, weights, gpu)) or 'another GPU'}.",
+        )
+    others = [NAMES[each] for each in CAN if runs(each, weights, gpu)]
+    instead = f"; {' and '.join(others)} run {weights} there" if others else ""
+    raise InvalidRequest(
+        "quantization",
+        f"{NAMES[engine]} does not run {weights} on {gpu.name} ({gpu.architecture}). It runs "
+        f"{', '.join(here)}{instead}.",
+    )
+
+
+def _check_modules(request: PlanRequest) -> None:
+    target, engine = request.target, request.computes
+    if assistant_of(request):
+        if engine == TRTLLM:
+            raise InvalidRequest(
+                "method", "TensorRT-LLM has no Gemma 4 assistants. Take vLLM or SGLang."
+            )
+        return
+    if not target.next_token_weights:
         raise InvalidRequest(
             "method",
-            f"{request.target.id} has no module for multi-token prediction "
-            "(num_nextn_predict_layers in its config.json). Choose another method.",
+            f"{target.id} has no MTP layer (num_nextn_predict_layers in its config.json). Choose "
+            "another method.",
         )
+    if engine == TRTLLM and not target.latent:
+        raise InvalidRequest(
+            "method",
+            f"TensorRT-LLM has MTP for models with latent attention, such as DeepSeek's, not for "
+            f"{target.id}. Take vLLM or SGLang.",
+        )
+
+
+def assistant_of(request: PlanRequest) -> str | None:
+    """Return the model that holds the target's MTP layers: Gemma 4 has them beside it."""
+    if request.draft is not None:
+        return request.draft
+    entry = known.entry_of(request.target)
+    return entry.drafters.get("assistant") if entry else None
+
+
+def check_head(request: PlanRequest, name: str) -> None:
+    """Raise InvalidRequest for a head that the engine does not read, or of another method or target, as
+    far as its name and the table of published ones tell."""
+    lower, engine = name.casefold(), request.computes
+    of_other = next((kind for start, kind in OTHER_HEADS.items() if lower.startswith(start)), None)
+    if of_other is not None:
+        raise InvalidRequest("draft", f"{name} is a head of {of_other}. {REFUSED[of_other]}")
+    if not reads(engine, name):
+        raise InvalidRequest(
+            "draft",
+            f"{name} is in the format of the library speculators, which vLLM reads. {NAMES[engine]} has "
+            "no reader of it that we know of. Take vLLM, another head or another method.",
+        )
+    heads = known.heads().get(lower, ())
+    if not heads:
+        return
+    if request.method not in {method for method, _ in heads}:
+        raise InvalidRequest(
+            "draft", f"{name} is a head for the method {heads[0][0]}. Choose that."
+        )
+    targets = [target for _, target in heads]
+    if known.entry_of(request.target) and request.target.id not in targets:
+        raise InvalidRequest(
+            "draft",
+            f"{name} was trained for {targets[0]}, not for {request.target.id}. Leave it out.",
+        )
+
+
+def reads(engine: str, head: str) -> bool:
+    """Return whether ``engine`` reads the head's format: "Eagle3Speculator" and "speculators_config" are
+    in vLLM's wheel (transformers_utils/configs/speculators), and not in SGLang's."""
+    return engine == VLLM or "-speculator." not in head.casefold()
+
+
+OTHER_HEADS = {
+    "ibm-ai-platform/": "mlp_speculator",
+    "ibm-fms/": "mlp_speculator",
+    "snowflake/arctic-": "arctic",
+}
+"""Publishers of heads by methods that no plan has."""
 
 
 def pipelines(request: PlanRequest) -> bool:
@@ -50,153 +152,195 @@ def pipelines(request: PlanRequest) -> bool:
     return request.method == NONE
 
 
+def attends_apart(request: PlanRequest) -> bool:
+    """Return whether GPUs may attend for their own sequences each: latent attention has one head of keys,
+    so that tensor parallelism divides nothing of its cache.
+
+    SGLang combines it with MTP and excludes the other drafters (srt/arg_groups/speculative_hook.py).
+    Dynamo's vLLM workers are planned without: each of their ranks would be a worker.
+    """
+    workers = request.engine == DYNAMO and request.computes == VLLM
+    return bool(request.target.latent) and request.method in (NONE, "mtp") and not workers
+
+
 def notes(plan: Plan) -> tuple[str, ...]:
     """Return what to know before starting the plan, in sentences."""
-    return (*_about_gpus(plan), *_about_speed(plan), *_of_engine(plan), *_about_names(plan))
+    return (
+        *plan.request.told,
+        *_about_gpus(plan),
+        *_about_layout(plan),
+        *_about_service(plan),
+        *_about_speed(plan),
+        *_about_depth(plan),
+        *_of_engine(plan),
+        *_about_names(plan),
+    )
 
 
 def _about_gpus(plan: Plan) -> list[str]:
     gpu, notes = plan.request.gpus.kind, []
     if plan.idle:
-        notes.append(f"{plan.idle} of {plan.request.gpus.count} GPUs stay free for something else.")
+        stay = "stays" if plan.idle == 1 else "stay"
+        notes.append(f"{plan.idle} of {plan.request.gpus.count} GPUs {stay} free.")
     if plan.layout.tensor > 1 and not gpu.nvlink:
         notes.append(
-            f"{gpu.name} has no NVLink: GPUs wait for each other over "
-            f"{'the network' if plan.layout.tensor > gpu.node else 'PCIe'} in every layer."
+            f"{gpu.name} has no NVLink: in every layer GPUs wait for each other over "
+            f"{'the network' if plan.layout.tensor > gpu.node else 'PCIe'}."
         )
     elif plan.layout.tensor > gpu.node:
         notes.append(
-            f"Every layer is split over {plan.nodes} nodes, as stages and drafts do not combine: this "
-            "needs a network of some 400 Gb/s for each GPU."
+            f"Every layer is split over {plan.nodes} nodes, because stages cannot be "
+            "combined with drafts. This needs a network of about 400 Gb/s per GPU."
         )
-    if not has_units(gpu, plan.target.format):
+    if gpu.architecture == TURING and plan.target.format != "fp8":
+        notes.append(f"{gpu.name} has no bf16: weights are loaded as float16.")
+    elif not has_units(gpu, plan.target.format):
         notes.append(
-            f"{gpu.name} has no units for {plan.target.format}: weights are widened to 16 bits, which "
-            "saves memory and reading, not computing."
+            f"{gpu.name} cannot compute in {plan.target.format}: weights are converted to "
+            "16 bits, which saves memory and bandwidth, not compute."
+        )
+    if plan.request.price is not None and not plan.has_ground:
+        notes.append("The price is not used: without speeds no cost is known.")
+    return notes
+
+
+def _about_layout(plan: Plan) -> list[str]:
+    layout, notes = plan.layout, []
+    if layout.attention > 1:
+        notes.append(
+            f"Attention is data-parallel: each of {layout.attention} GPUs holds the KV cache of its own "
+            "users, and whole experts."
+        )
+    elif layout.expert > 1:
+        notes.append(
+            f"Experts are spread over {layout.expert} GPUs without splitting any: a part would not be a "
+            f"multiple of {plan.target.block} weights, which engines require."
+        )
+    elif plan.target.latent and layout.tensor > 1:
+        notes.append(
+            "Every GPU holds the whole cache of latent attention; with more users the plan divides "
+            "users among GPUs instead."
         )
     return notes
 
 
-def _about_speed(plan: Plan) -> list[str]:
-    if not plan.drafts:
+def _about_service(plan: Plan) -> list[str]:
+    if not plan.request.by_rate:
         return []
-    notes, stops = [], plan.estimate.stops_at
-    if plan.estimate.gain <= 1:
+    return [
+        f"The files admit {counted(plan.sequences, 'request')} at once per replica, with a mean of "
+        f"{plan.layout.users(plan.request.users):,}, so that those of a burst seldom wait. Requests "
+        f"of more than {plan.request.context:,} tokens are refused: plan with a longer context for them."
+    ]
+
+
+def _about_speed(plan: Plan) -> list[str]:
+    if not plan.drafts or not plan.has_ground:
+        return []
+    notes, stops, estimate = [], plan.estimate.stops_at, plan.estimate
+    tokens = counted(plan.depth, "drafted token")
+    adapted = "the files let vLLM adapt it to the load"
+    if estimate.best_depth == 0:
         notes.append(
-            f"At this load the estimate is slower with drafts ({plan.estimate.gain:.2f} times): plan "
-            "without them, or with a smaller depth or more copies."
+            f"At this load drafting is estimated to be slower ({estimate.gain:.2f} times): "
+            f"{adapted if plan.adapts else 'plan without it, or with more replicas'}."
+        )
+    elif estimate.best_depth != plan.depth:
+        notes.append(
+            f"The estimate is for {tokens} per round. At this load {estimate.best_depth} would be "
+            f"faster: {adapted if plan.adapts else 'choose that depth'}."
         )
     if stops == 1:
-        notes.append("By the estimate drafts never pay here, however few users there are.")
+        notes.append(
+            f"By this estimate {tokens} per round do not help here for any number of users."
+        )
     elif stops is not None:
-        notes.append(f"By the estimate drafts stop paying at {stops:,} users of one copy.")
+        notes.append(
+            f"By this estimate {tokens} per round help up to {stops - 1:,} users per replica."
+        )
     if plan.target.experts and plan.estimate.gain < plan.estimate.tokens_a_round * POOR_GAIN:
         notes.append(
-            "Verifying several tokens of few users reads more experts than one token does: a mixture of "
-            "experts gains less from drafts at small loads than a dense model."
+            "For few users, verifying several tokens reads more experts than one token "
+            "does, so a mixture of experts gains less from drafting than a dense model."
+        )
+    return notes
+
+
+def _about_depth(plan: Plan) -> list[str]:
+    if not plan.drafts:
+        return []
+    notes = [
+        "Measure with your own texts; the test call below prints the counts. If more than "
+        f"{HIGH_ACCEPTANCE:.0%} of all drafted tokens are accepted, draft more. If fewer than "
+        f"{LOW_ACCEPTANCE:.0%} are, draft fewer or none.",
+        "The acceptance rate of a plan is another number: how likely a token is accepted after accepted "
+        "ones. A plan made with --from http://SERVER takes it from that server's counts.",
+    ]
+    if plan.request.task == "creative":
+        notes.append(
+            "For creative writing at temperatures above 1, and for replies of a few tokens, drafts "
+            "seldom pay: compare with no drafts."
         )
     return notes
 
 
 def _of_engine(plan: Plan) -> list[str]:
-    notes = list(_NOTES.get((plan.request.computes, plan.request.method), ()))
+    notes = list(_NOTES[plan.request.computes].get(plan.request.method, ()))
     if plan.request.computes == TRTLLM and plan.drafts:
-        notes += _TRTLLM
+        notes += _NOTES[TRTLLM]["drafts"]
     if plan.request.engine == TRTLLM and plan.nodes > 1:
         notes.append(
             "Over several nodes trtllm-serve is started once, by mpirun or Slurm, which reach them all."
         )
-    if plan.target.latent and plan.layout.tensor > 1:
+    if plan.request.computes == VLLM and plan.scheduled and not plan.adapts:
         notes.append(
-            "Every GPU holds the whole cache of latent attention. For many users look at attention by "
-            "users (--enable-dp-attention in SGLang, enable_attention_dp in TensorRT-LLM, data "
-            "parallelism with experts in vLLM), which this plan does not reckon with."
-        )
-    if (
-        plan.request.computes == TRTLLM
-        and plan.target.format == NVFP4
-        and not plan.request.gpus.kind.fp4
-    ):
-        notes.append("TensorRT-LLM multiplies NVFP4 on Blackwell GPUs only.")
-    if plan.request.computes == VLLM and plan.scheduled:
-        if plan.data_parallel > 1:
-            notes.append(
-                "vLLM switches num_speculative_tokens_per_batch_size off under data parallelism, so the "
-                "plan leaves it out."
-            )
-        elif plan.estimate.best_depth != plan.depth:
-            notes.append(
-                f"What is expected is for {plan.depth} drafted tokens a round. The files let vLLM draft "
-                f"as many as suit the load, {plan.estimate.best_depth} at this one, which is faster."
-            )
-    if plan.request.engine == DYNAMO and plan.drafts and plan.request.computes != VLLM:
-        notes.append(
-            "Dynamo documents speculative decoding for vLLM with EAGLE-3 only; with "
-            f"{NAMES[plan.request.computes]} the worker hands its options through."
+            "vLLM ignores num_speculative_tokens_per_batch_size with data parallelism, so "
+            "the plan leaves it out."
         )
     return notes
 
 
 def _about_names(plan: Plan) -> list[str]:
-    notes = []
-    if plan.target.name.startswith("meta-llama/"):
-        notes.append("Meta's models are gated: HF_TOKEN must be that of an account with access.")
+    notes, engine, method = [], plan.request.computes, plan.request.method
+    gated = [name for name in (plan.target.name, plan.draft) if name and name.startswith(GATED)]
+    if gated:
+        notes.append(
+            f"Gated: {' and '.join(gated)}. Ask for access on its page, then set HF_TOKEN."
+        )
+    if plan.target.own_tokenizer:
+        notes.append(
+            f"The tokenizer of {plan.target.name} is a program among its files. The plan lets the "
+            "engine run it (trust remote code): read it first."
+        )
+    entry = known.entry_of(plan.target)
+    if plan.draft is not None and plan.method.needs is Needs.HEAD:
+        others = [name for name in entry.speculators if reads(engine, name)] if entry else []
+        others = [
+            name for name in others if method in known.methods_of(name) and name != plan.draft
+        ]
+        if others:
+            notes.append(
+                f"Other heads published for it, to name as the draft: {', '.join(others)}."
+            )
+        if plan.draft.casefold() not in known.heads():
+            notes.append(
+                f"{plan.draft} is not in the table of published heads: that it is one of {method} for "
+                f"{plan.target.id} was not checked."
+            )
     if plan.draft is not None and plan.draft.startswith("z-lab/Qwen3-"):
         notes.append(f"{plan.draft} was published for replies without thinking.")
     for name in (plan.target.name, plan.draft):
         if name is not None and name.startswith(STAND_IN):
             notes.append(
-                f"Write the model's folder in transformers' layout in place of {name}, or plan for it: "
-                "engines for GPUs load no GGUF files. Sizes are those of its 16-bit weights."
+                f"Replace {name} with the model's folder in transformers layout, or plan for "
+                "that: GPU engines do not load GGUF files. The sizes are those of its 16-bit "
+                "weights."
             )
     return notes
 
 
-_TRTLLM = (
-    "TensorRT-LLM combines drafts neither with pipeline parallelism, its C++ sampler nor logits post "
-    "processors.",
-)
+GATED = ("meta-llama/",)
+"""Publishers whose models need an access request."""
 
-_SGLANG_SYNCHRONOUS = (
-    "SGLang turns its overlap scheduler and mixed chunked prefill off for this method, and it does not "
-    "combine with --enable-dp-attention."
-)
 
-_NOTES: MappingProxyType[tuple[str, str], tuple[str, ...]] = MappingProxyType(
-    {
-        (VLLM, "suffix"): (
-            "With vLLM's first model runner suffix decoding needs `pip install arctic-inference`; the "
-            "second verifies every slot, which at many users costs more than it brings.",
-        ),
-        (VLLM, "draft_model"): (
-            "vLLM needs draft and target to have one vocabulary, and splits the draft over as many GPUs "
-            "as the target, or over one.",
-        ),
-        (VLLM, "mtp"): (
-            "More than one token a round reuses the same module, and fewer are accepted.",
-        ),
-        (VLLM, "mlp_speculator"): (
-            "vLLM runs MLP speculators on one GPU of the target's; its issue 34106 has "
-            "llama3-70b-accelerator failing in some versions.",
-        ),
-        (SGLANG, "ngram"): ("SGLang drafts from n-grams on CUDA only.", _SGLANG_SYNCHRONOUS),
-        (SGLANG, "dflash"): (_SGLANG_SYNCHRONOUS,),
-        (SGLANG, "draft_model"): (
-            "A draft model does not combine with --enable-dp-attention in SGLang.",
-        ),
-        (SGLANG, "eagle"): ("The overlap scheduler allows one branch only: topk is 1.",),
-        (SGLANG, "eagle3"): ("The overlap scheduler allows one branch only: topk is 1.",),
-        (TRTLLM, "suffix"): (
-            "TensorRT-LLM's suffix automaton (SA) looks a request's own text up, not past replies.",
-        ),
-        (TRTLLM, "eagle3"): ("Checkpoints of EAGLE 1 and 2 do not work.",),
-        (TRTLLM, "mtp"): ("TensorRT-LLM has MTP for DeepSeek's models only.",),
-        (TRTLLM, "ngram"): (
-            "The overlap scheduler is off, as TensorRT-LLM's documentation has it for n-grams.",
-        ),
-        (TRTLLM, "draft_model"): (
-            "The overlap scheduler and the reuse of cached prompts are off, as NVIDIA's own example of "
-            "DraftTarget has it.",
-        ),
-    }
-)
+_NOTES = table("notes")

@@ -37,7 +37,7 @@ def listing(text: str, home: Path) -> dict[str, Any]:
     except OSError as error:
         raise InvalidRequest(
             "folder",
-            f"{folder} cannot be looked into: {error.strerror or error}. Choose another one.",
+            f"{folder} cannot be opened: {error.strerror or error}. Choose another folder.",
         ) from error
     shown = [entry for each in listed if (entry := _entry(each)) is not None]
     shown.sort(key=lambda entry: entry["kind"] != "model")

@@ -186,7 +186,7 @@ class Downloads:
         # The error of a thread would otherwise vanish, and its bar stand still.
         except Exception as error:
             message = (
-                f"{spec.name} could not be downloaded: {error!r}. The terminal has the details."
+                f"{spec.name} could not be downloaded: {error!r}. Details are in the terminal."
             )
             end = Download(spec, DownloadState.FAILED, None, message)
             log.exception("%s could not be downloaded", spec.name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,8 @@ from engine.loading.inventory import (
 )
 
 _Pair = tuple[ModelSpec, ModelSpec]
+_OLD_S, _PATIENCE_S = 2.0, 2.0
+"""For ``refresh``: seconds until a scan is repeated, and how long it is waited for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +49,10 @@ class FoundModels:
         self._data_dir, self._inventory = data_dir, inventory
         self._lock = threading.Lock()
         self._scan: BackgroundScan | None = None
+        self._scanned = 0.0
         self._found: tuple[FoundModel, ...] = ()
+        self._beside: frozenset[str] = frozenset()
+        self._opened: tuple[Path, ...] = ()
         self._judged: dict[_Pair, DraftChoice] = {}
         self._queue: list[_Pair] = []
         self._judge: threading.Thread | None = None
@@ -60,7 +66,9 @@ class FoundModels:
             if self._scan is not None:
                 self._scan.cancel()
             self._judged.clear()
+            self._beside, self._opened = frozenset(map(str, self._inventory.beside)), self.recent
             self._scan = self._inventory.scan_in_background(lambda _: self._changed(), self._done)
+            self._scanned = time.monotonic()
             self.version += 1
 
     def scan_once(self) -> None:
@@ -68,17 +76,36 @@ class FoundModels:
         if self._scan is None:
             self.scan()
 
+    def refresh(self) -> None:
+        """Scan if the last scan is some seconds old: other programs add models too. Waits a moment."""
+        if not self.scanning and (not self._scan or time.monotonic() - self._scanned > _OLD_S):
+            self.scan()
+        if self._scan is not None:
+            self._scan.wait(_PATIENCE_S)
+
     @property
     def found(self) -> tuple[FoundModel, ...]:
-        """The result of the last scan; of a first one, what it has found so far."""
+        """The result of the last scan; of a first one, what it has found so far. Without what only lies
+        beside a model that was opened by path."""
+        return tuple(
+            one for one in self._all if one.place not in self._beside or one.path in self._opened
+        )
+
+    @property
+    def _all(self) -> tuple[FoundModel, ...]:
         scan = self._scan
         return self._found or (() if scan is None else scan.found)
 
     @property
     def usable(self) -> tuple[ModelSpec, ...]:
         """The models that can be run, without duplicates."""
-        specs = (model.spec for model in self.found)
-        return tuple({spec.id: spec for spec in specs if spec is not None}.values())
+        return _specs(self.found)
+
+    @property
+    def drafting(self) -> tuple[ModelSpec, ...]:
+        """The ``usable`` models, and those beside models that were opened by path: a load takes its draft
+        from these."""
+        return _specs(self._all)
 
     @property
     def heads(self) -> tuple[Path, ...]:
@@ -187,3 +214,8 @@ class FoundModels:
             with self._lock:
                 self._judged[pair] = choice
                 self.version += 1
+
+
+def _specs(found: Iterable[FoundModel]) -> tuple[ModelSpec, ...]:
+    specs = (model.spec for model in found)
+    return tuple({spec.id: spec for spec in specs if spec is not None}.values())

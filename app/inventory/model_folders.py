@@ -19,22 +19,34 @@ def model_folders(data_dir: Path) -> tuple[Path, ...]:
 
 
 def add_folder(data_dir: Path, folder: Path) -> Path:
-    """Add a folder and return its absolute path. Raises InvalidRequest for a missing folder or a file
-    system of processes and devices, DiskError if it cannot be written."""
-    from engine.loading.inventory import is_pseudo  # brings NumPy
+    """Add a folder and return its absolute path. Raises InvalidRequest for a missing folder, one without
+    a model, one that was added before, or a file system of processes and devices; DiskError if it cannot
+    be written."""
+    from engine.loading.inventory import is_pseudo, models_under  # brings NumPy
 
     named = os.path.abspath(folder.expanduser())
     whole = Path(os.path.realpath(named))
     if is_pseudo(named) or is_pseudo(str(whole)):  # a link there may lead anywhere
         raise InvalidRequest(
             "folder",
-            f"{named} shows processes and devices, no files on a disk. Choose another folder.",
+            f"{named} holds processes and devices, not files. Choose another folder.",
+        )
+    if whole.is_file():
+        raise InvalidRequest(
+            "folder", f"{whole} is a file. Choose its folder, or open the file itself."
         )
     if not whole.is_dir():
         raise InvalidRequest("folder", f"There is no folder {whole}. Check the path.")
     added = model_folders(data_dir)
-    if whole not in added:
-        _write(data_dir, _FOLDERS, (*added, whole))
+    if whole in added:
+        raise InvalidRequest("folder", f"{whole} is in the list already.")
+    if next(models_under(whole), None) is None:
+        raise InvalidRequest(
+            "folder",
+            f"{whole} has no model: no GGUF file, and no folder with config.json and safetensors. "
+            "Choose another folder.",
+        )
+    _write(data_dir, _FOLDERS, (*added, whole))
     return whole
 
 
@@ -44,7 +56,9 @@ def remove_folder(data_dir: Path, folder: Path) -> None:
     whole = folder.expanduser().resolve()
     if whole not in added:
         listed = ", ".join(map(str, added)) or "none"
-        raise InvalidRequest("folder", f"{whole} was not added. Folders that were: {listed}.")
+        raise InvalidRequest(
+            "folder", f"{whole} is not among the added folders. Those are: {listed}."
+        )
     _write(data_dir, _FOLDERS, tuple(one for one in added if one != whole))
 
 
@@ -79,7 +93,7 @@ def _file(data_dir: Path) -> SettingsFile:
 def _check(values: Values) -> None:
     for listed in (values.get(_FOLDERS, []), values.get(_RECENT, [])):
         if not (isinstance(listed, list) and all(isinstance(one, str) for one in listed)):
-            raise TypeError("its folders and recent models are no lists of texts")
+            raise TypeError("its lists of folders and recent models are damaged")
 
 
 def _read(data_dir: Path, which: str) -> tuple[Path, ...]:

@@ -83,8 +83,8 @@ def remove(file: Path, shipped: Path, section: str, identity: str) -> bool:
     )
     if entries.flow_style or own.start_mark.line == entries.start_mark.line == 0:
         raise CatalogError(
-            f"{file}: the entries of {section!r} stand in one line, so none can be taken out of it. "
-            "Take it out by hand."
+            f"{file}: all entries of {section!r} are on one line, so this one cannot be "
+            "removed automatically. Remove it by hand."
         )
     lines = text.splitlines(keepends=True)
     # Where the entry ends for YAML, the next one begins: what stands between is that one's.
@@ -120,7 +120,7 @@ def _write(file: Path, shipped: Path, text: str) -> None:
             load_catalog(shipped, trial)
         except CatalogError as error:
             raise CatalogError(
-                f"{file} was left as it is, because changed so it would not load: {error}"
+                f"{file} was not changed, because the result could not be loaded: {error}"
             ) from error
         trial.replace(file)
     finally:

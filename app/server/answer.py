@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import AsyncIterable, Iterator, Sequence
 
 from app.server.errors import ended_early, failed
-from app.server.fields.tools import CallsInReply, WrittenCall
 from engine.events import Emitted, Event, Failed, Finished, FinishReason, Round
 from engine.reply import ReplyState
 from engine.request import PREDICTED, Request
+from engine.tool_calls.in_reply import CallsInReply, WrittenCall
 from engine.tool_calls.reading import Content, Part, Thought
 from engine.tool_calls.styles import CallStyle
 

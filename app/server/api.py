@@ -1,20 +1,22 @@
-"""The routes of the API: OpenAI's chats and completions, and those of Responses and Ollama."""
+"""The routes of the API: OpenAI's chats and completions, and those of Responses, Anthropic and Ollama."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from anyio import to_thread
 from fastapi import APIRouter, Depends
 from starlette.requests import Request as HttpRequest
-from starlette.responses import Response
+from starlette.responses import PlainTextResponse, Response
 
 from app.runtime import Runtime
 from app.server import document
+from app.server.anthropic import routes as anthropic
 from app.server.dialects import ChatDialect, Dialect, TextDialect
+from app.server.embeddings import routes as embeddings
 from app.server.errors import READING, AnyMethod, ApiError, Route, unanswered
-from app.server.fields.schemas import ChatBody, CompletionBody
+from app.server.fields.schemas import ChatBody, CompletionBody, UnloadBody
 from app.server.fields.unsupported import REFUSED, REFUSED_IN_COMPLETIONS
 from app.server.models import Models
 from app.server.monitoring.counter import MAX_WAITING, Counter
@@ -23,10 +25,12 @@ from app.server.ollama import routes as ollama
 from app.server.replying import Job, reply
 from app.server.requests import Convert, Service, chat_requests, completion_requests
 from app.server.responses import routes as responses
+from app.server.text import routes as text
 from app.server.transport.reading import read
 from app.server.transport.sending import JsonReply
 from app.settings.defaults import Defaults
-from app.web.guard import OLLAMA
+from app.web.error_forms import Form, form_of
+from app.web.guard import LLAMA_CPP, METRICS
 from app.web.switch import ApiSwitch
 from engine.errors import InvalidRequest
 
@@ -40,12 +44,19 @@ def create_api(runtime: Runtime, switch: ApiSwitch, counter: Counter) -> APIRout
     router = APIRouter(route_class=Route, dependencies=[Depends(_only_if(switch))])
 
     @router.api_route("/v1/models", methods=READING)
-    async def list_models() -> Response:
-        return JsonReply(await to_thread.run_sync(models.list))  # it looks at the disk
+    async def list_models(http: HttpRequest) -> Response:
+        listed = await to_thread.run_sync(models.list)  # it looks at the disk
+        return JsonReply({**listed, "data": [_for_client(http, one) for one in listed["data"]]})
 
     @router.api_route("/v1/models/{name:path}", methods=READING)
-    async def one_model(name: str) -> Response:
-        return JsonReply(await to_thread.run_sync(models.one, name))
+    async def one_model(http: HttpRequest, name: str) -> Response:
+        return JsonReply(_for_client(http, await to_thread.run_sync(models.one, name)))
+
+    @router.post("/v1/models/unload")
+    async def unload(http: HttpRequest) -> Response:
+        body = await read(http, UnloadBody, {})
+        ids = await models.unload(body.model)
+        return JsonReply({"unloaded": ids[0] if ids else None, "models": ids})
 
     @router.post("/v1/chat/completions")
     async def chat_completions(http: HttpRequest) -> Response:
@@ -58,6 +69,12 @@ def create_api(runtime: Runtime, switch: ApiSwitch, counter: Counter) -> APIRout
         body = await read(http, CompletionBody, REFUSED_IN_COMPLETIONS)
         dialect = TextDialect(body.logprobs)
         return await _generate(service, http, body, completion_requests, dialect)
+
+    if not switch.pages:
+
+        @router.api_route("/", methods=READING)
+        async def root() -> Response:
+            return PlainTextResponse(_RUNNING)
 
     @router.api_route("/health", methods=READING)
     async def health() -> Response:
@@ -74,22 +91,38 @@ def create_api(runtime: Runtime, switch: ApiSwitch, counter: Counter) -> APIRout
         return JsonReply(document.build())
 
     responses.add_routes(router, service)
+    anthropic.add_routes(router, service)
     ollama.add_routes(router, service)
+    text.add_routes(router, service)
+    embeddings.add_routes(router, service)
 
     async def anything_else(http: HttpRequest) -> Response:
-        endpoints = _OF_OLLAMA if http.url.path.startswith(OLLAMA) else _OF_OPENAI
-        raise unanswered(http, router.routes, endpoints)
+        raise unanswered(http, router.routes, _ENDPOINTS[form_of(http.scope)])
 
-    for path in ("/v1", "/v1/{path:path}", "/api/{path:path}", "/health", "/metrics"):
+    elsewhere = ("/health", METRICS, *LLAMA_CPP)
+    for path in ("/v1", "/v1/{path:path}", "/api/{path:path}", *elsewhere):
         router.add_api_route(path, anything_else, route_class_override=AnyMethod)
     return router
 
 
-_OF_OPENAI = (
-    "There are GET /v1/models, POST /v1/chat/completions, POST /v1/completions and POST /v1/responses; "
-    "GET /v1/openapi.json has all of it."
-)
-_OF_OLLAMA = "Of Ollama's protocol there are chat, generate, tags, show, ps and version."
+def _for_client(http: HttpRequest, entry: dict[str, Any]) -> dict[str, Any]:
+    """Return a model's entry without our ``capabilities`` for Anthropic's clients, which read another
+    object by that name."""
+    ours = form_of(http.scope) is not Form.ANTHROPIC
+    return {name: value for name, value in entry.items() if ours or name != "capabilities"}
+
+
+_RUNNING = "Ollama is running\n\nThis is Foretoken, with Ollama's, OpenAI's and Anthropic's API.\n"
+"""Ollama's clients look for the first words."""
+_ENDPOINTS = {
+    Form.OPENAI: "Available: GET /v1/models, POST /v1/chat/completions, /v1/completions, "
+    "/v1/responses, /v1/messages, /v1/embeddings and /v1/rerank. GET /v1/openapi.json describes "
+    "them all.",
+    Form.ANTHROPIC: "Available of Anthropic's protocol: POST /v1/messages, POST "
+    "/v1/messages/count_tokens and GET /v1/models.",
+    Form.OLLAMA: "Available of Ollama's protocol: chat, generate, embed, pull, tags, show, ps and "
+    "version.",
+}
 
 
 def _only_if(switch: ApiSwitch) -> Callable[[], None]:
@@ -99,8 +132,7 @@ def _only_if(switch: ApiSwitch) -> Callable[[], None]:
         if not switch.on:
             raise ApiError(
                 404,
-                "The API is switched off. Switch it on on the Server page, or start Foretoken "
-                "with --api.",
+                "The API is off. Turn it on on the Server page, or start Foretoken with --api.",
                 code="api_off",
             )
 
@@ -118,8 +150,7 @@ async def _generate(
     if body.return_events and (not body.stream or several):
         raise InvalidRequest(
             "return_events",
-            "return_events tells the events of one streamed reply. Send stream true with it, and ask for "
-            "one choice, or leave it out.",
+            "return_events needs one streamed reply. Send stream true and n 1, or leave it out.",
         )
     loaded, ticket = await service.admit(body, convert)
     options = body.stream_options

@@ -61,6 +61,7 @@ class ChatDialect:
             "message": message,
             "logprobs": self._logprobs(answer.reply.tokens),
             "finish_reason": chat_reason(answer),
+            **stop_found(answer),
         }
 
     def added(self, answer: Answer, tokens: Sequence[Token] | None) -> Iterator[dict[str, Any]]:
@@ -101,7 +102,8 @@ class TextDialect:
 
     def choice(self, answer: Answer) -> dict[str, Any]:
         reply = answer.reply
-        return self._choice(reply.text, self._logprobs(reply.tokens), reply.reason)
+        choice = self._choice(reply.text, self._logprobs(reply.tokens), reply.reason)
+        return choice | stop_found(answer)
 
     def _choice(
         self, text: str, logprobs: dict[str, Any] | None, reason: str | None
@@ -123,6 +125,12 @@ def chat_reason(answer: Answer) -> str | None:
     """Return the finish reason of a chat's reply."""
     reason = answer.reply.reason
     return "tool_calls" if answer.called and reason is FinishReason.STOP else reason
+
+
+def stop_found(answer: Answer) -> dict[str, str]:
+    """Return the stop string that ended a reply, in vLLM's field, if one did."""
+    found = answer.reply.stop_string
+    return {} if found is None else {"stop_reason": found}
 
 
 def _delta(answer: Answer, part: Part) -> dict[str, Any]:

@@ -9,29 +9,55 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from app.server.fields.schemas import ChatBody, CompletionBody
-from app.server.ollama.schemas import OllamaChatBody, OllamaGenerateBody, OllamaShowBody
+from app.server.anthropic.schemas import CountBody, MessagesBody
+from app.server.embeddings.schemas import (
+    EmbeddingsBody,
+    OllamaEmbedBody,
+    OllamaEmbeddingsBody,
+    RerankBody,
+)
+from app.server.fields.schemas import ChatBody, CompletionBody, UnloadBody
+from app.server.ollama.schemas import (
+    OllamaChatBody,
+    OllamaGenerateBody,
+    OllamaPullBody,
+    OllamaShowBody,
+)
 from app.server.responses.response_store import PageQuery
 from app.server.responses.schemas import ResponseBody
+from app.server.text.schemas import DetokenizeBody, InfillBody, TemplateBody, TokenizeBody
+from app.web.error_forms import MESSAGES, OLLAMA
 
 Json = dict[str, Any]
 
 _BODIES: dict[str, tuple[type[BaseModel], str]] = {
-    "/v1/chat/completions": (ChatBody, "A reply to a chat; server-sent events with `stream`."),
-    "/v1/completions": (CompletionBody, "Text that goes on from prompts."),
+    "/v1/chat/completions": (ChatBody, "A chat reply; server-sent events with `stream`."),
+    "/v1/completions": (CompletionBody, "A text completion."),
+    "/v1/messages": (MessagesBody, "A message of Anthropic's Messages API."),
+    "/v1/messages/count_tokens": (CountBody, "Count the tokens of a message's prompt."),
+    "/tokenize": (TokenizeBody, "The tokens of a text or a chat, as in llama.cpp and vLLM."),
+    "/detokenize": (DetokenizeBody, "The text of tokens."),
+    "/apply-template": (TemplateBody, "The text of a chat by the model's template."),
+    "/infill": (InfillBody, "llama.cpp's: text between two parts of a file."),
+    "/v1/models/unload": (UnloadBody, "Unload the model; the next request loads it again."),
     "/v1/responses": (ResponseBody, "A response of OpenAI's Responses API."),
     "/api/chat": (OllamaChatBody, "Ollama's chat; lines of JSON unless `stream` is false."),
     "/api/generate": (OllamaGenerateBody, "Ollama's completion."),
-    "/api/show": (OllamaShowBody, "What Ollama tells of a model."),
+    "/v1/embeddings": (EmbeddingsBody, "Embeddings, by a model that is made for them."),
+    "/v1/rerank": (RerankBody, "The relevance of documents, by a reranker."),
+    "/api/embed": (OllamaEmbedBody, "Ollama's embeddings."),
+    "/api/embeddings": (OllamaEmbeddingsBody, "Ollama's older form of them."),
+    "/api/pull": (OllamaPullBody, "Ollama's download of a model, with its progress."),
+    "/api/show": (OllamaShowBody, "Ollama's description of a model."),
 }
 _READ: dict[str, str] = {
-    "/v1/models": "What is loaded, and what would be if it were asked for.",
-    "/v1/models/{name}": "One of them.",
-    "/v1/responses/{name}": "A response that is kept.",
-    "/v1/responses/{name}/input_items": "What it answered.",
+    "/v1/models": "The loaded model, and those that can be loaded on demand.",
+    "/v1/models/{name}": "One model.",
+    "/v1/responses/{name}": "A stored response.",
+    "/v1/responses/{name}/input_items": "Its input items.",
     "/v1/openapi.json": "This document.",
     "/health": "200 once a model is loaded.",
-    "/metrics": "Figures for Prometheus.",
+    "/metrics": "Metrics for Prometheus.",
     "/api/tags": "Ollama's list of models.",
     "/api/ps": "Ollama's list of loaded models.",
     "/api/version": "The program's version.",
@@ -53,6 +79,25 @@ _ERROR: Json = {
                 "code": {"type": ["string", "null"]},
             },
         }
+    },
+}
+_ANTHROPIC_ERROR: Json = {
+    "type": "object",
+    "required": ["type", "error"],
+    "properties": {
+        "type": {"const": "error"},
+        "error": {
+            "type": "object",
+            "required": ["type", "message"],
+            "properties": {
+                "type": {"type": "string"},
+                "message": {"type": "string"},
+                "details": {
+                    "type": "object",
+                    "properties": {"error_code": {"type": "string"}},
+                },
+            },
+        },
     },
 }
 _OLLAMA_ERROR: Json = {
@@ -80,7 +125,7 @@ def build() -> Json:
         paths.setdefault(path, {})["get"] = _operation(path, text)
     for path, text in _DELETED.items():
         paths[path]["delete"] = _operation(path, text)
-    errors = {"Error": _ERROR, "OllamaError": _OLLAMA_ERROR}
+    errors = {"Error": _ERROR, "AnthropicError": _ANTHROPIC_ERROR, "OllamaError": _OLLAMA_ERROR}
     return {
         "openapi": "3.1.0",
         "info": {"title": "Foretoken", "version": version("foretoken")},
@@ -94,7 +139,8 @@ def build() -> Json:
 
 
 def _operation(path: str, text: str) -> Json:
-    error = "OllamaError" if path.startswith("/api/") else "Error"
+    error = "AnthropicError" if path.startswith(MESSAGES) else "Error"
+    error = "OllamaError" if path.startswith(OLLAMA) else error
     schema = {"$ref": f"#/components/schemas/{error}"}
     failed = {
         "description": "What went wrong.",

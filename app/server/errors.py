@@ -1,4 +1,5 @@
-"""Errors of the API, with OpenAI's fields: ``message``, ``type``, ``param`` and ``code``."""
+"""Errors of the API, with OpenAI's fields: ``message``, ``type``, ``param`` and ``code``; other protocols
+have fewer of them (``app.web.error_forms``)."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from starlette.routing import BaseRoute, Match
 from starlette.types import Receive, Scope, Send
 
 from app.server.transport.sending import CLIENT_LEFT, JsonReply
-from app.web.guard import OLLAMA
+from app.web.error_forms import Form, error_body, form_of
 from app.web.request_log import current
 from engine.errors import ContextExceeded, ForetokenError, InvalidRequest, NotLoaded, TooBusy
 from engine.events import Failed
@@ -60,30 +61,18 @@ class ApiError(Exception):
         self.kind, self.retry, self.hang_up = kind, retry, hang_up
         self.allow = allow
 
-    def body(self) -> dict[str, Any]:
-        return {
-            "error": {
-                "message": self.message,
-                "type": self.kind,
-                "param": self.param,
-                "code": self.code,
-            }
-        }
+    def body(self, form: Form = Form.OPENAI) -> dict[str, Any]:
+        return error_body(
+            form, self.status, self.message, kind=self.kind, param=self.param, code=self.code
+        )
 
-    def reply(self) -> Response:
-        return self._reply(self.body())
-
-    def plain(self) -> Response:
-        """Return the answer in Ollama's form."""
-        return self._reply({"error": self.message})
-
-    def _reply(self, body: dict[str, Any]) -> Response:
+    def reply(self, form: Form) -> Response:
         headers = {} if self.retry is None else {"Retry-After": str(self.retry)}
         if self.hang_up:
             headers["Connection"] = "close"
         if self.allow is not None:
             headers["Allow"] = self.allow
-        return JsonReply(body, status_code=self.status, headers=headers)
+        return JsonReply(self.body(form), status_code=self.status, headers=headers)
 
 
 def not_loaded(message: str) -> ApiError:
@@ -92,21 +81,19 @@ def not_loaded(message: str) -> ApiError:
 
 def queue_full(waiting: int, what: str = "replies", retry: int = RETRY_S) -> ApiError:
     """Return a 429. ``retry``: the expected seconds until there is room."""
-    return _full(f"{waiting} {what} are waiting already. Try", retry)
+    return _full(f"{waiting} {what} are already waiting. Try", retry)
 
 
 def asks_too_many(count: int, room: int, retry: int) -> ApiError:
     """Return a 429 for a request for ``count`` replies where there is only room for ``room``."""
-    why = (
-        f"This request asks for {count} replies, but beside those that are written or wait already"
-    )
-    return _full(f"{why} {room} more are taken at most. Ask for fewer, or try", retry)
+    why = f"This request asks for {count} replies, but with those already running or waiting"
+    return _full(f"{why} at most {room} more are accepted. Ask for fewer, or try", retry)
 
 
 def _full(why: str, retry: int) -> ApiError:
     return ApiError(
         429,
-        f"{why} again in {retry} s, when some are done.",
+        f"{why} again in {retry} s.",
         code="queue_full",
         kind="rate_limit_error",
         retry=retry,
@@ -135,7 +122,7 @@ def failed(event: Failed) -> ApiError:
 def closing() -> ApiError:
     return ApiError(
         503,
-        "Foretoken is closing, so this reply was cancelled. Start it again.",
+        "Foretoken is shutting down, so this reply was cancelled. Send the request again.",
         code="cancelled",
         kind="server_error",
         retry=RETRY_S,
@@ -148,7 +135,7 @@ def ended_early() -> ApiError:
     entry = current.get()
     if entry is None or not entry.cancelled:
         return closing()
-    return ApiError(400, "Somebody cancelled this request on the Server page.", code="cancelled")
+    return ApiError(400, "This request was cancelled on the Server page.", code="cancelled")
 
 
 def translate(error: Exception) -> ApiError:
@@ -171,8 +158,8 @@ def translate(error: Exception) -> ApiError:
         case _:
             log.error("the API failed", exc_info=error)
             return engine_failed(
-                f"The server failed inside: {type(error).__name__}. Try again, and report this "
-                "with the log if it comes back."
+                f"The server failed: {type(error).__name__}. Try again; if it happens again, "
+                "report it with the log."
             )
 
 
@@ -187,12 +174,12 @@ def unanswered(request: Request, routes: Iterable[BaseRoute], endpoints: str) ->
         message = f"There is no {request.method} {path}. {endpoints}"
         return ApiError(404, message, code="unknown_endpoint")
     allow = ", ".join(sorted(allowed))
-    message = f"{path} has no {request.method}. It has {allow}. {endpoints}"
+    message = f"{path} does not support {request.method}, only {allow}. {endpoints}"
     return ApiError(405, message, code="method_not_allowed", allow=allow)
 
 
 class Route(APIRoute):
-    """A route that answers errors in OpenAI's or Ollama's form."""
+    """A route that answers errors in the form of the client's protocol."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
@@ -206,9 +193,7 @@ class Route(APIRoute):
                 api_error = translate(error)
                 # Its frames hold the body, and one of anyio's holds the error: a cycle of megabytes.
                 error.__traceback__ = api_error.__traceback__ = None
-                if request.url.path.startswith(OLLAMA):
-                    return api_error.plain()
-                return api_error.reply()
+                return api_error.reply(form_of(request.scope))
 
         return answer
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,21 +17,25 @@ from anyio import to_thread
 from app.loading import LoadState
 from app.runtime import Runtime
 from app.server.errors import ApiError, not_loaded, queue_full
-from app.server.on_demand import Available, IdleUnloading, OnDemand
+from app.server.on_demand import Available, OnDemand
 from app.settings.defaults import Defaults
 from engine import wire
-from engine.api import Loaded, slug
-from engine.errors import ForetokenError
+from engine.api import Loaded, LoadRequest, slug
+from engine.errors import ForetokenError, NotLoaded
 from engine.loading.inventory import ModelSpec
 
+_POLL_S = 0.1
+"""Seconds between two looks at a load."""
 DEFAULT = "default"
 """The name of whatever is loaded, for clients that must send one."""
+_ANYTHING = (None, "", DEFAULT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelDescription:
     """A model in the lists of other protocols. ``modified`` in seconds since 1970. ``calls``: it can be
-    offered tools. ``place``: where its files are, if on this machine."""
+    offered tools. ``sees``: it takes images. ``place``: where its files are, if on this machine.
+    ``expires``: as in ``Models.expires_at``."""
 
     id: str
     loaded: bool
@@ -40,41 +46,44 @@ class ModelDescription:
     is_gguf: bool
     modified: float
     calls: bool
+    sees: bool
     place: Path | None
+    expires: float | None
 
 
 class Models:
-    """The loaded pair as OpenAI's model objects."""
+    """What is in memory and what a request can load, as OpenAI's model objects."""
 
     def __init__(self, runtime: Runtime, most_waiting: int) -> None:
         """``most_waiting``: how many requests may wait for another one's load."""
-        self._runtime, self._most_waiting = runtime, most_waiting
+        self.runtime, self._most_waiting = runtime, most_waiting
         self._on_demand = OnDemand(runtime) if runtime.serving.on_demand else None
-        minutes = runtime.serving.idle_unload
-        self._idle = (
-            None
-            if minutes is None or self._on_demand is None
-            else IdleUnloading(runtime, 60 * minutes)
-        )
-        self._loading = asyncio.Lock()
+        if runtime.serving.idle_unload is not None:
+            runtime.idle.minutes = runtime.serving.idle_unload
+        self._loading, self._unloading = asyncio.Lock(), asyncio.Lock()
+        self._loads: dict[LoadRequest, asyncio.Task[Loaded]] = {}
         self._waiting = 0
-        self._unloading: set[asyncio.Future[None]] = set()
+        self._tasks: set[asyncio.Future[None]] = set()
         self._defaults = Defaults(runtime.data_dir)
         self._created = int(time.time())
 
     def list(self) -> dict[str, Any]:
-        """Return the model objects of what is loaded and what a request can load."""
-        loaded = self._runtime.engine.loaded
-        entries = [self._entry(loaded)] if loaded else []
+        """Return the model objects of what is in memory and what a request can load."""
+        entries = [self._entry(one) for one in self.runtime.engine.resident]
         entries += [self._offer(one) for one in self.unloaded()]
-        return {"object": "list", "data": entries}
+        ids = [entry["id"] for entry in entries]
+        ends = {"first_id": ids[0] if ids else None, "last_id": ids[-1] if ids else None}
+        return {"object": "list", "data": entries, "has_more": False, **ends}
 
     def unloaded(self) -> Sequence[Available]:
-        """Return what is not loaded, and a request can load."""
+        """Return what is not loaded, and a request can load. Searches the disk."""
         if self._on_demand is None:
             return []
-        loaded = self._runtime.engine.loaded
-        return [one for one in self._on_demand.available() if not _is(one, loaded)]
+        self.runtime.found.refresh()
+        here = self.runtime.engine.resident
+        return [
+            one for one in self._on_demand.available() if not any(_is(one, pair) for pair in here)
+        ]
 
     def one(self, name: str) -> dict[str, Any]:
         """Return the object of a model. Raises a 404 if it is neither loaded nor loadable."""
@@ -83,8 +92,7 @@ class Models:
 
     def described(self) -> Sequence[ModelDescription]:
         """Return what is loaded, then what a request can load."""
-        loaded = self._runtime.engine.loaded
-        first = [self._described(loaded)] if loaded else []
+        first = map(self._described, self.runtime.engine.resident)
         return [*first, *map(self._described, self.unloaded())]
 
     def describe(self, name: str | None) -> ModelDescription:
@@ -92,108 +100,204 @@ class Models:
         return self._described(self._unloaded(name) or self.find(name))
 
     def _unloaded(self, name: str | None) -> Available | None:
-        if self._on_demand is None or not name or self._is_loaded(name):
+        if self._on_demand is None or not name or self.resident(name):
             return None
-        return self._on_demand.named(name)
+        found = self._on_demand.named(name)
+        if found is None:
+            self.runtime.found.refresh()
+            found = self._on_demand.named(name)
+        return found
 
     @asynccontextmanager
     async def using(self, name: str | None) -> AsyncIterator[Loaded]:
-        """Load what ``name`` means if need be, and keep it loaded until the request is queued. Raises as
-        ``find``, a 429 if too many wait, and a 503 if it cannot be loaded."""
-        if self._idle is not None:
-            self._idle.touch()
-        if self._on_demand is None:
-            yield self.find(name)
-            return
+        """Load what ``name`` means if need be, and keep it in memory until the request is queued. What is
+        there waits for no load of another model. Raises as ``find``, a 429 if too many wait, and a 503 if
+        it cannot be loaded."""
+        self.runtime.idle.touch()
+        if self._on_demand is None and self.runtime.engine.loaded is None:
+            self.runtime.loader.load_again()
+            await self._settled()
+        with ExitStack() as held:
+            pair = self.resident(name)
+            if pair is None or not self._pin(pair, held):
+                pair = await self._need(name, held)
+            yield pair
+
+    def _pin(self, pair: Loaded, held: ExitStack) -> bool:
+        """Keep a pair in memory until ``held`` is closed; return False if it is being unloaded."""
+        with suppress(NotLoaded):
+            held.enter_context(self.runtime.engine.pin(pair))
+            return True
+        return False
+
+    async def _need(self, name: str | None, held: ExitStack) -> Loaded:
+        """Wait until ``name`` is in memory, and keep it there until ``held`` is closed."""
         if self._waiting > self._most_waiting:
             raise queue_full(self._most_waiting, "requests")
         self._waiting += 1
         try:
-            async with self._loading:
-                yield await self._need(name, self._on_demand)
+            while not self._pin(pair := await self._load(name), held):
+                await asyncio.sleep(_POLL_S)
+            return pair
         finally:
             self._waiting -= 1
+
+    async def _load(self, name: str | None) -> Loaded:
+        """Load what ``name`` means; requests for the same model share one load."""
+        on_demand = self._on_demand
+        if on_demand is None:
+            await self._settled()
+            return self.find(name)
+        named = None if name in _ANYTHING else name
+        request = await on_demand.request(named)
+        if request is None:
+            await (on_demand.looked() if named else self._settled())
+            request = await on_demand.request(named)
+        if request is None:
+            return self.find(name)
+        load = self._loads.get(request)
+        if load is None:
+            load = asyncio.ensure_future(self._load_in_turn(name, request, on_demand))
+            self._loads[request] = load
+            load.add_done_callback(partial(self._loaded, request))
+        return await asyncio.shield(load)
+
+    async def _load_in_turn(
+        self, name: str | None, request: LoadRequest, on_demand: OnDemand
+    ) -> Loaded:
+        async with self._loading:
+            await self._settled()
+            pair = self.resident(name)  # a page may have loaded it meanwhile
+            with ExitStack() as held:
+                if pair is not None and self._pin(pair, held):
+                    return pair
+            return await on_demand.load(request)
+
+    def _loaded(self, request: LoadRequest, load: asyncio.Task[Loaded]) -> None:
+        del self._loads[request]
+        if not load.cancelled():
+            load.exception()  # whoever waited may have left, and asyncio would complain
+
+    async def _settled(self) -> None:
+        """Wait until nothing is being loaded."""
+        while self.runtime.loader.working:
+            await asyncio.sleep(_POLL_S)
 
     @property
     def may_unload(self) -> bool:
         """True if requests may unload the model: only if they can load it again."""
         return self._on_demand is not None
 
-    async def unload(self, name: str | None) -> None:
-        """Unload the model that ``name`` means, after the replies that wait for it. Raises as
-        ``describe``."""
-        if name:
-            await to_thread.run_sync(self.describe, name)
-        async with self._loading:
-            if self._is_loaded(name):
-                await to_thread.run_sync(self._runtime.engine.unload)
+    async def unload(self, name: str | None) -> Sequence[str]:
+        """Unload what ``name`` means, or without a name all models, after the replies that wait for them;
+        return their ids. The next request loads them again. Raises as ``describe``."""
+        pairs = self.runtime.engine.resident
+        if name not in _ANYTHING:
+            pair = self.resident(name)
+            if pair is None:
+                await to_thread.run_sync(self.describe, name)
+            pairs = () if pair is None else (pair,)
+        for pair in pairs:
+            await self._unload(pair)
+        return [await to_thread.run_sync(self._id_of, pair) for pair in pairs]
+
+    async def _unload(self, pair: Loaded) -> None:
+        async with self._unloading:  # each blocks a thread
+            with suppress(NotLoaded):  # the app ends
+                await to_thread.run_sync(self.runtime.loader.unload, pair)
+
+    def keep(self, loaded: Loaded, seconds: float) -> None:
+        """Unload ``loaded`` after so many seconds without a request; below 0: never."""
+        self.runtime.idle.keep(loaded, None if seconds < 0 else seconds / 60)
+
+    def expires_at(self, loaded: Loaded) -> float | None:
+        """Return when a model is unloaded if nobody uses it, in seconds since 1970; None: never."""
+        with suppress(NotLoaded):
+            left = self.runtime.idle.left_s(loaded)
+            return None if left is None else time.time() + left
+        return None
 
     def unload_soon(self, loaded: Loaded) -> None:
         """Unload the model that answered a request, without waiting for it."""
-        task = asyncio.ensure_future(self.unload(loaded.id))
-        self._unloading.add(task)
-        task.add_done_callback(self._unloading.discard)
+        task = asyncio.ensure_future(self._unload(loaded))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
-    async def _need(self, name: str | None, on_demand: OnDemand) -> Loaded:
-        await on_demand.settled()
-        anything = name in (None, "", DEFAULT)
-        if self._is_loaded(name) and not (anything and on_demand.replaced):
-            return self.find(name)
-        loaded = await on_demand.load(None if anything else name)
-        if loaded is None and not anything:
-            await on_demand.looked()
-            loaded = await on_demand.load(name)
-        return self.find(name) if loaded is None else loaded
-
-    def _is_loaded(self, name: str | None) -> bool:
-        """Return whether ``name`` means the loaded model."""
-        loaded = self._runtime.engine.loaded
-        if loaded is None:
-            return False
-        pair = (loaded.name, slug(loaded.name))
-        if name in (None, "", DEFAULT, loaded.id, loaded.target_name, *pair):
-            return True
-        available = self._on_demand.named(name) if self._on_demand and name else None
-        return available is not None and _is(available, loaded)
+    def resident(self, name: str | None) -> Loaded | None:
+        """Return the pair in memory that ``name`` means; for requests that name none, the one that was
+        chosen for the app, if requests can load it."""
+        here: Sequence[Loaded] = self.runtime.engine.resident
+        if name in _ANYTHING:
+            chosen = self.runtime.loader.chosen if self._on_demand else None
+            if chosen is not None:
+                here = [pair for pair in here if pair.request == chosen.request]
+            return next(iter(here), None)
+        offered = self._on_demand.named(name) if self._on_demand and name else None
+        return next((pair for pair in here if _means(name, offered, pair)), None)
 
     def find(self, name: str | None) -> Loaded:
-        """Return what ``name`` means. Raises a 404 for another model, a 503 while nothing is loaded."""
-        loaded = self._runtime.engine.loaded
-        if loaded is None:
+        """Return the pair in memory that ``name`` means; without a name, any. Raises a 404 for another
+        model, and a 503 while nothing is loaded."""
+        here = self.runtime.engine.resident
+        if name in _ANYTHING:
+            if not here:
+                raise not_loaded(self._why_not())
+            return here[0]
+        pair = self.resident(name)
+        if pair is not None:
+            return pair
+        if not here and self._on_demand is None:
             raise not_loaded(self._why_not())
-        if self._is_loaded(name):
-            return loaded
-        others = "load another pair on the Models page"
         if self._on_demand is not None:
-            others = "one that GET /v1/models lists"
-        raise ApiError(
-            404,
-            f"The model {name!r} is not loaded. Loaded is {loaded.id!r}, with the target "
-            f"{loaded.target_name!r}; use one of these names or {DEFAULT!r}, or {others}.",
-            code="model_not_found",
-            param="model",
-        )
+            message = (
+                f"There is no model {name!r} on this machine. Use one that GET /v1/models lists, "
+                f"or {DEFAULT!r}."
+            )
+        else:
+            message = (
+                f"The model {name!r} is not loaded. The loaded model is {here[0].id!r} with the "
+                f"target {here[0].target_name!r}; use one of these names or {DEFAULT!r}, or load "
+                "another model on the Models page."
+            )
+        raise ApiError(404, message, code="model_not_found", param="model")
 
     def _why_not(self) -> str:
-        status = self._runtime.loader.status
+        status = self.runtime.loader.status
         if status.state is LoadState.WORKING:
-            return f"The model {status.name!r} is still being loaded. Try again in a moment."
+            return f"The model {status.name!r} is still loading. Try again in a moment."
         if status.state is LoadState.FAILED:
             return f"No model is loaded. {status.message}"
         if self._on_demand is not None:
-            return "No model is loaded. Name one that GET /v1/models lists, or start with --pair."
-        return "No model is loaded. Choose a pair on the Models page, or start with --pair."
+            return (
+                "No model is loaded. Request one that GET /v1/models lists, or start with --pair."
+            )
+        return "No model is loaded. Choose one on the Models page, or start with --pair."
 
-    def _offer(self, one: Available) -> dict[str, Any]:
+    def _id_of(self, loaded: Loaded) -> str:
+        """Return the id under which the loaded model would be offered."""
+        offered = self._on_demand.available() if self._on_demand else []
+        return next((one.id for one in offered if _is(one, loaded)), loaded.id)
+
+    def _named(self, id: str, name: str) -> dict[str, Any]:
+        """Return the fields that OpenAI's and Anthropic's clients read."""
         return {
-            "id": one.id,
-            "name": one.spec.name,
+            "id": id,
+            "name": name,
             "object": "model",
             "created": self._created,
             "owned_by": "foretoken",
+            "type": "model",
+            "display_name": name,
+            "created_at": datetime.fromtimestamp(self._created, UTC).isoformat(),
+        }
+
+    def _offer(self, one: Available) -> dict[str, Any]:
+        return {
+            **self._named(one.id, one.spec.name),
             "loaded": False,
             "max_model_len": one.spec.context or None,
             "target": one.spec.called,
+            "input_modalities": _modalities(one.spec.sees),
         }
 
     def _described(self, model: Loaded | Available) -> ModelDescription:
@@ -201,13 +305,15 @@ class Models:
         if isinstance(model, Available):
             values: Loaded | ModelSpec = (spec := model.spec)
             calls = True  # this machine's engine has them for every model
+            sees = spec.sees
         else:
             values, calls = model, model.capabilities.calls is not None
+            sees = model.capabilities.images
             with suppress(ForetokenError):  # its files may have been moved since
-                spec = self._runtime.inventory.spec(model.target_id)
-        place = self._runtime.locate(spec) if spec else None
+                spec = self.runtime.inventory.spec(model.target_id)
+        place = self.runtime.locate(spec) if spec else None
         return ModelDescription(
-            id=model.id,
+            id=self._id_of(model) if isinstance(model, Loaded) else model.id,
             loaded=isinstance(model, Loaded),
             parameters=values.parameters,
             bytes=spec.bytes if spec else 0,
@@ -216,7 +322,9 @@ class Models:
             is_gguf=bool(spec and spec.is_gguf),
             modified=self._modified(place),
             calls=calls,
+            sees=sees,
             place=place,
+            expires=self.expires_at(model) if isinstance(model, Loaded) else None,
         )
 
     def _modified(self, place: Path | None) -> float:
@@ -238,11 +346,7 @@ class Models:
 
     def _entry(self, loaded: Loaded) -> dict[str, Any]:
         return {
-            "id": loaded.id,
-            "name": loaded.name,
-            "object": "model",
-            "created": self._created,
-            "owned_by": "foretoken",
+            **self._named(self._id_of(loaded), loaded.name),
             "loaded": True,
             "max_model_len": loaded.context or None,
             "target": loaded.target_name,
@@ -254,13 +358,26 @@ class Models:
             "quantization": loaded.quantization,
             "kv_cache_dtype": loaded.kv_cache_dtype,
             "compiled": loaded.compiled,
+            "input_modalities": _modalities(loaded.capabilities.images),
             "proposers": list(loaded.capabilities.names),
             "default": self._default(loaded),
             "capabilities": wire.capabilities_to_json(loaded.capabilities),
-            "via": wire.via((self._runtime.instance, *loaded.via)),
+            "via": wire.via((self.runtime.instance, *loaded.via)),
         }
 
 
-def _is(one: Available, loaded: Loaded | None) -> bool:
+def _modalities(sees: bool) -> list[str]:
+    """Return what a model takes, by OpenRouter's names."""
+    return ["text", "image"] if sees else ["text"]
+
+
+def _means(name: str | None, offered: Available | None, pair: Loaded) -> bool:
+    """Return whether ``name``, which is that of ``offered`` if it is offered, means a loaded pair."""
+    if offered is not None:
+        return _is(offered, pair)
+    return name in (pair.id, pair.target_name, pair.name, slug(pair.name))
+
+
+def _is(one: Available, loaded: Loaded) -> bool:
     """Return whether ``one`` is the loaded model."""
-    return loaded is not None and loaded.target_id == one.spec.id
+    return loaded.target_id == one.spec.id

@@ -1,16 +1,14 @@
-"""Models that requests load by name, and that are unloaded after some time without requests."""
+"""Models that requests load by name."""
 
 from __future__ import annotations
 
 import asyncio
-import threading
-import time
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from anyio import to_thread
 
-from app.loading import LoadState
 from app.runtime import Runtime
 from app.server.errors import not_loaded
 from engine.api import Loaded, LoadRequest, slug
@@ -36,58 +34,60 @@ class OnDemand:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
 
-    @property
-    def replaced(self) -> bool:
-        """True if another model is loaded than the one chosen for the app."""
-        chosen, loaded = self._runtime.loader.chosen, self._runtime.engine.loaded
-        return chosen is not None and (loaded is None or loaded.request != chosen.request)
-
     def available(self) -> list[Available]:
-        """Return every target on this machine once, pairs of the catalog first."""
+        """Return every target on this machine once, pairs of the catalog first, each with its own id."""
         models: dict[str, Available] = {}
+        ids: set[str] = set()
         for one in self._all():
-            first = models.setdefault(one.id, one)
-            if first.spec.id == one.spec.id:
-                models[one.id] = replace(first, names=first.names | one.names)
+            first = models.get(one.spec.id)
+            if first is not None:
+                models[one.spec.id] = replace(first, names=first.names | one.names)
+                continue
+            id = _free(one, ids)
+            ids.add(id)
+            models[one.spec.id] = replace(one, id=id)
         return list(models.values())
 
     def named(self, name: str) -> Available | None:
-        """Return the model that ``name`` means, if it is here."""
+        """Return the model that ``name`` means, if it is here: by its id, another of its names, or a
+        spelling of the id, such as owner/name."""
         models = self.available()
-        return next((one for one in models if name == one.id), None) or next(
-            (one for one in models if name in one.names), None
+        meant = (
+            *(one for one in models if name == one.id),
+            *(one for one in models if name in one.names),
+            *(one for one in models if slug(name) == one.id),
         )
+        return next(iter(meant), None)
 
-    async def load(self, name: str | None) -> Loaded | None:
-        """Load what ``name`` means, with the draft that suits it; return None if there is no such model.
-        The name None means the app's choice. Raises ApiError if it cannot be loaded."""
-        if name is None:
-            chosen = self._runtime.loader.chosen
-            request = None if chosen is None else chosen.request
-        else:
-            request = await to_thread.run_sync(self._request, name)
-        if request is None:
-            return None
-        await self.settled()
-        loader = self._runtime.loader
+    async def request(self, name: str | None) -> LoadRequest | None:
+        """Return what to load for ``name``, with the draft that suits it; None if there is no such model.
+        The name None means the app's choice."""
+        if name is not None:
+            return await to_thread.run_sync(self._request, name)
+        chosen = self._runtime.loader.chosen
+        return None if chosen is None else chosen.request
+
+    async def load(self, request: LoadRequest) -> Loaded:
+        """Load a pair while nothing else is being loaded. Raises ApiError if it cannot be loaded."""
+        engine, loader = self._runtime.engine, self._runtime.loader
+        found: list[Loaded | None] = []
+        chosen = loader.chosen
         try:
-            thread = loader.start(request, chosen=False)
+            thread = loader.start(request, then=lambda: found.append(engine.loaded), chosen=False)
         except InvalidRequest as error:  # a page was faster
             raise not_loaded(str(error)) from error
         await to_thread.run_sync(thread.join)
-        loaded, status = self._runtime.engine.loaded, loader.status
-        if loaded is None or status.state is not LoadState.READY:
-            raise not_loaded(status.message or "Loading was cancelled. Ask again.")
+        loaded = found[0] if found else None
+        if loaded is None:
+            why = loader.status.message or "Loading was cancelled. Send the request again."
+            raise not_loaded(why)
+        if chosen is not None and chosen is loader.chosen and chosen.request == request:
+            loader.chosen = loaded  # with a draft that was found since
         return loaded
 
-    async def settled(self) -> None:
-        """Wait until nothing is being loaded."""
-        while self._runtime.loader.working:
-            await asyncio.sleep(_POLL_S)
-
     async def looked(self) -> None:
-        """Wait until the machine has been searched for models."""
-        await to_thread.run_sync(self._runtime.found.scan_once)
+        """Wait until the machine has been searched for models just now."""
+        await to_thread.run_sync(self._runtime.found.refresh)
         while self._runtime.found.scanning:
             await asyncio.sleep(_POLL_S)
 
@@ -120,33 +120,19 @@ class OnDemand:
         return runtime.request(model.spec.id)
 
 
+def _free(one: Available, taken: set[str]) -> str:
+    """Return the model's id, or one after it that is not ``taken``: a folder and a GGUF file may have one
+    name."""
+    kind = "gguf" if one.spec.is_gguf else "safetensors"
+    later = (f"{one.id}-{kind}-{number}" for number in itertools.count(2))
+    return next(
+        id for id in itertools.chain((one.id, f"{one.id}-{kind}"), later) if id not in taken
+    )
+
+
 def _available(spec: ModelSpec, *names: str) -> Available:
     return Available(
         slug(spec.called),
         spec,
         frozenset({*names, spec.id, spec.name, spec.called, slug(spec.name)}),
     )
-
-
-class IdleUnloading:
-    """Unloads the models after ``seconds`` without requests."""
-
-    def __init__(self, runtime: Runtime, seconds: float) -> None:
-        """Start the thread, which ends with the runtime."""
-        self._runtime, self._seconds = runtime, seconds
-        self._ended = threading.Event()
-        self._used = time.monotonic()
-        runtime.ending.callback(self._ended.set)
-        threading.Thread(target=self._look, name="unload when idle", daemon=True).start()
-
-    def touch(self) -> None:
-        """Note a request."""
-        self._used = time.monotonic()
-
-    def _look(self) -> None:
-        while not self._ended.wait(min(self._seconds / 4, 10.0)):
-            engine = self._runtime.engine
-            if engine.busy or self._runtime.loader.working:
-                self.touch()
-            elif engine.loaded is not None and time.monotonic() - self._used >= self._seconds:
-                engine.unload()

@@ -13,7 +13,7 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
 from app.server.answer import Answer
-from app.server.dialects import Dialect, chat_reason
+from app.server.dialects import Dialect, chat_reason, stop_found
 from app.server.errors import translate
 from app.server.monitoring import metrics
 from app.server.monitoring.counter import Ticket
@@ -113,6 +113,6 @@ def _choices(event: Event, answer: Answer, job: Job) -> Iterator[dict[str, Any]]
             yield from job.dialect.added(answer, event.tokens)
         case Finished():
             yield from job.dialect.added(answer, None)
-            yield job.dialect.ended(str(chat_reason(answer)))
+            yield job.dialect.ended(str(chat_reason(answer))) | stop_found(answer)
         case _:
             pass

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar
 
+from anyio import to_thread
+
 from app.server.errors import missing
+from app.server.fields.images import image_at
 from app.server.fields.schemas import (
     MAX_CHOICES,
     ChatBody,
     CompletionBody,
+    ContentPart,
     GenerationBody,
     MessageBody,
     SpeculationBody,
-    TextPart,
 )
 from app.server.fields.structured import grammar_of
 from app.server.fields.thinking import thinking_of
@@ -24,9 +27,10 @@ from app.server.fields.unsupported import unsupported
 from app.server.models import Models
 from app.server.monitoring.counter import Counter, Ticket
 from app.settings.defaults import Defaults
-from engine.api import Loaded
+from engine.api import Loaded, Tokenizer
 from engine.errors import InvalidRequest
 from engine.request import Request, Speculation, controller_named
+from engine.values.image import Image
 from engine.values.messages import Message
 from engine.values.sampling import Sampling, rule_named
 
@@ -50,11 +54,15 @@ def chat_requests(
     the call that they answer."""
     if body.top_logprobs and not body.logprobs:
         raise InvalidRequest(
-            "top_logprobs", "top_logprobs needs logprobs: send true with it, or leave it out."
+            "top_logprobs", "top_logprobs needs logprobs: true. Add it, or leave top_logprobs out."
         )
     common = common_fields(body, pair, body.top_logprobs)
+    messages, prefill = _messages(body.messages, answers_name_calls), ""
+    if body.continue_final_message:
+        messages, prefill = messages[:-1], _prefill(messages[-1])
     request = Request(
-        messages=_messages(body.messages, answers_name_calls),
+        messages=messages,
+        prefill=prefill,
         **common,
         **tools_of(body),
         **thinking_of(body),
@@ -68,8 +76,8 @@ def completion_requests(body: CompletionBody, pair: Drafting) -> tuple[Request, 
     if len(body.prompt) * n > MAX_CHOICES:
         raise InvalidRequest(
             "n",
-            f"{len(body.prompt)} prompts with n = {n} are more than {MAX_CHOICES} replies; "
-            "send several requests.",
+            f"{len(body.prompt)} prompts with n = {n} are more than {MAX_CHOICES} replies. "
+            "Send several requests.",
         )
     common = common_fields(body, pair, body.logprobs)
     requests: list[Request] = []
@@ -132,7 +140,7 @@ def _logit_bias(body: GenerationBody) -> tuple[tuple[int, float], ...]:
     for name, bias in (body.logit_bias or {}).items():
         if not (name.isascii() and name.isdecimal()) or len(name) > 10:
             raise InvalidRequest(
-                "logit_bias", f"logit_bias has the key {name[:20]!r}; keys are ids of tokens."
+                "logit_bias", f"logit_bias has the key {name[:20]!r}; keys must be token ids."
             )
         biases.append((int(name), bias))
     return tuple(biases)
@@ -168,7 +176,8 @@ def _speculation_fields(body: GenerationBody) -> dict[str, Any]:
         if values.setdefault(name, flat) != flat:
             raise InvalidRequest(
                 name,
-                f"{name} is {flat!r}, but speculation.{name} is {values[name]!r}; leave one out.",
+                f"There are two values for {name}: {flat!r}, and {values[name]!r} in speculation. "
+                "Leave one out.",
             )
     return values
 
@@ -188,35 +197,74 @@ def _messages(messages: list[MessageBody], answers_name_calls: bool) -> tuple[Me
     return tuple(converted)
 
 
+def _prefill(last: Message) -> str:
+    """Return the text of the last message, which the reply continues. Raises InvalidRequest."""
+    if last.role != "assistant" or last.tool_calls or last.images or last.reasoning:
+        raise InvalidRequest(
+            "continue_final_message",
+            "continue_final_message is not possible: the last message must be an assistant's, with "
+            "text alone.",
+        )
+    return last.content
+
+
 def message_of(message: MessageBody, path: str) -> Message:
-    """Return the engine's message. Raises ApiError for content that is no text, and InvalidRequest for
-    calls in a message that is not an assistant's."""
+    """Return the engine's message. Raises ApiError for content that is neither text nor an image, and
+    InvalidRequest for calls in a message that is not an assistant's."""
     if message.tool_calls and message.role != "assistant":
         raise InvalidRequest(
-            f"{path}.tool_calls", f"{path}.tool_calls are there, but only assistants call tools."
+            f"{path}.tool_calls",
+            f"{path}.tool_calls is given, but only assistant messages may have it.",
         )
     if message.content is None and not message.tool_calls:
         raise missing(f"{path}.content")
+    text, images = _content_of(message.content or (), f"{path}.content")
+    if images and message.role not in ("user", "tool"):
+        raise InvalidRequest(
+            f"{path}.content",
+            f"{path}.content has an image, but only user messages may have images.",
+        )
     return Message(
         "system" if message.role == "developer" else message.role,
-        text_of(message.content or (), f"{path}.content"),
+        text,
         tool_calls=calls_of(message.tool_calls),
         tool_call_id=message.tool_call_id,
         name=message.name if message.role == "tool" else None,
         reasoning=message.reasoning_content or "",
+        images=images,
     )
 
 
-def text_of(parts: Sequence[TextPart], path: str) -> str:
+def text_of(parts: Sequence[ContentPart], path: str) -> str:
     """Return the text of the parts at ``path``. Raises ApiError for a part that is no text."""
-    texts = []
+    return "\n".join(_text(part, f"{path}[{at}]") for at, part in enumerate(parts))
+
+
+def _content_of(parts: Sequence[ContentPart], path: str) -> tuple[str, tuple[Image, ...]]:
+    """Return the text of the parts at ``path``, and their images. Raises ApiError for other parts."""
+    text, images, after_text = "", [], False
     for at, part in enumerate(parts):
-        if part.type not in ("text", "input_text", "output_text"):
-            raise unsupported(f"{path}[{at}].type", f"content of type {part.type!r}")
-        if part.text is None:
-            raise missing(f"{path}[{at}].text")
-        texts.append(part.text)
-    return "\n".join(texts)
+        place = f"{path}[{at}]"
+        if part.type in ("image_url", "input_image"):
+            address = part.image_url
+            if address is None:
+                raise missing(f"{place}.image_url")
+            url = address if isinstance(address, str) else address.url
+            images.append(Image(image_at(url, f"{place}.image_url"), len(text)))
+            after_text = False
+            continue
+        text += "\n" * after_text + _text(part, place)
+        after_text = True
+    return text, tuple(images)
+
+
+def _text(part: ContentPart, path: str) -> str:
+    if part.type not in ("text", "input_text", "output_text"):
+        what = f"content of type {part.type[:80]!r}"
+        raise unsupported(f"{path}.type", what, "Leave the part out.")
+    if part.text is None:
+        raise missing(f"{path}.text")
+    return part.text
 
 
 def _choices(request: Request, n: int) -> tuple[Request, ...]:
@@ -232,6 +280,7 @@ def _choices(request: Request, n: int) -> tuple[Request, ...]:
 
 BodyT = TypeVar("BodyT", bound=GenerationBody)
 Convert = Callable[[BodyT, Drafting], tuple[Request, ...]]
+Found = TypeVar("Found")
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,5 +298,33 @@ class Service:
         """
         async with self.models.using(body.model) as loaded:
             with _named_as_in(body):
-                pair = Drafting(loaded, self.defaults.speculation(loaded))
-                return loaded, await self.counter.admit(convert(body, pair), loaded.id)
+                requests = self._made(body, convert, loaded)
+                engine = self.counter.engine.of(loaded)
+                return loaded, await self.counter.admit(requests, loaded.id, engine)
+
+    async def of_prompt(
+        self, body: BodyT, convert: Convert[BodyT], find: Callable[[Tokenizer, Request], Found]
+    ) -> Found:
+        """Return what ``find`` makes of the request that ``convert`` makes of ``body``. Raises as
+        ``admit``."""
+        async with self.tokenizing(body.model) as (loaded, tokenizer):
+            with _named_as_in(body):
+                request = self._made(body, convert, loaded)[0]
+                return await to_thread.run_sync(find, tokenizer, request)
+
+    @asynccontextmanager
+    async def tokenizing(self, model: str | None) -> AsyncIterator[tuple[Loaded, Tokenizer]]:
+        """Yield what ``model`` means, loaded, and its tokenizer. Raises ApiError, also if a server has
+        the model: its tokenizer is not known here."""
+        async with self.models.using(model) as loaded:
+            tokenizer = self.counter.engine.of(loaded).tokenizer
+            if tokenizer is None:
+                raise unsupported(
+                    "model",
+                    "this for a model on a server, which alone knows its tokens",
+                    "Name a model of this machine.",
+                )
+            yield loaded, tokenizer
+
+    def _made(self, body: BodyT, convert: Convert[BodyT], loaded: Loaded) -> tuple[Request, ...]:
+        return convert(body, Drafting(loaded, self.defaults.speculation(loaded)))

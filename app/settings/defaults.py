@@ -21,6 +21,7 @@ from engine.api import FP8
 from engine.errors import ForetokenError
 from engine.request import PLAIN, Control, Speculation, controller_named
 from engine.stats import times
+from engine.values.method_titles import method_title
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -55,10 +56,11 @@ class Winner:
 
     def __str__(self) -> str:
         if self.proposer == PLAIN:
-            return "none (plain decoding)"
+            return "Off (no drafting)"
         auto = self.controller == Control.AUTO
         return (
-            f"{self.proposer}, {'auto' if auto else f'depth {self.depth}'}, {times(self.speedup)}"
+            f"{method_title(self.proposer)}, {'auto' if auto else f'depth {self.depth}'}, "
+            f"{times(self.speedup)}"
         )
 
 
@@ -73,7 +75,7 @@ class Default:
     kinds: Mapping[str, Winner] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        return f"{self.winner} as measured on {self.measured} over {self.winner.prompts} prompts"
+        return f"{self.winner} (measured {self.measured}, {self.winner.prompts} prompts)"
 
 
 class Defaults:
@@ -135,7 +137,7 @@ class Defaults:
                 defaults[key] = _reader().validate_python(value)
             except (ValueError, ForetokenError) as error:
                 path = self._file.path
-                log.warning("%s: %s is not used, for it cannot be read: %r", path, key, error)
+                log.warning("%s: %s cannot be read and is not used: %r", path, key, error)
         return defaults
 
 

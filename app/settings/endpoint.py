@@ -27,7 +27,7 @@ def read(data_dir: Path) -> EndpointSettings:
     path = data_dir / FILE
     exists, values = path.exists(), SettingsFile(path, _check).read()
     if exists and not values:
-        log.warning("The API starts with its defaults. Set it again on the Server page.")
+        log.warning("The API settings are reset. Set them again on the Server page.")
     origins = tuple(values.get("origins", ()))
     return EndpointSettings(values.get("on") is True, values.get("key") or None, origins)
 
@@ -41,6 +41,6 @@ def write(data_dir: Path, settings: EndpointSettings) -> None:
 def _check(values: Values) -> None:
     key, origins = values.get("key"), values.get("origins", [])
     if not (isinstance(key, str | None) and isinstance(origins, list)):
-        raise TypeError("key must be text and origins a list")
+        raise TypeError("key must be text, origins a list")
     if not all(isinstance(each, str) for each in origins):
-        raise TypeError("origins must be texts")
+        raise TypeError("origins must be a list of texts")

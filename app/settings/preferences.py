@@ -20,6 +20,8 @@ COMPUTING = ("device", "threads", "native")
 """LoadRequest's fields that say how a pair is computed."""
 PAIR = ("target", "draft", "heads", "quantization", "kv_cache_dtype", "context")
 """LoadRequest's fields that say which pair, and in which format."""
+SHORTEST_IDLE, LONGEST_IDLE = 1.0, 7 * 24 * 60.0
+"""Minutes until the model is unloaded, as the page sets them."""
 _PAIR_OPTIONS = ("pair", "head", "quantization", "kv_cache_dtype")
 """The command line's options of these."""
 
@@ -34,7 +36,9 @@ class StartWith(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preferences:
-    """``chosen`` and ``last`` have the fields ``PAIR`` alone; the others are as in LoadRequest."""
+    """``chosen`` and ``last`` have the fields ``PAIR`` alone; ``idle_unload``: minutes without a request
+    after which the model is unloaded, None for never; ``titles``: whether the model names chats; the
+    others are as in LoadRequest."""
 
     start_with: StartWith = StartWith.LAST
     chosen: LoadRequest | None = None
@@ -42,6 +46,8 @@ class Preferences:
     device: str = AUTO
     threads: int | None = None
     native: bool = True
+    idle_unload: float | None = None
+    titles: bool = True
 
     @property
     def pair(self) -> LoadRequest | None:
@@ -99,8 +105,15 @@ class PreferencesFile:
 def _check(values: dict[str, Any]) -> None:
     """Raise InvalidRequest, which names the field, for a wrong value."""
     LoadRequest(target="", **{name: values[name] for name in COMPUTING if name in values})
-    if not isinstance(values.get("native", True), bool):
-        raise InvalidRequest("native", f"native is {values['native']!r}; it must be true or false.")
+    for name in ("native", "titles"):
+        if not isinstance(values.get(name, True), bool):
+            raise InvalidRequest(name, f"{name} is {values[name]!r}. It must be true or false.")
+    idle = values.get("idle_unload")
+    if idle is not None and not SHORTEST_IDLE <= idle <= LONGEST_IDLE:
+        raise InvalidRequest(
+            "idle_unload",
+            f"idle_unload is {idle}; it must be {SHORTEST_IDLE:g} to {LONGEST_IDLE:,.0f} minutes.",
+        )
 
 
 def _parse(values: dict[str, Any], path: Path) -> Preferences:
@@ -145,5 +158,7 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
     "device": str,
     "threads": int,
     "native": lambda value: value,
+    "idle_unload": float,
+    "titles": lambda value: value,
 }
 """Converters of JSON values by field; ``_check`` then validates them."""

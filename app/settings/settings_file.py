@@ -63,7 +63,7 @@ class SettingsFile:
         try:
             values = read_json(self.path)
             if not isinstance(values, dict):
-                raise TypeError("it is no JSON object")
+                raise TypeError("it is not a JSON object")
             version = values.pop("version", VERSION)
             if version == VERSION and values:
                 self._check(values)
@@ -72,16 +72,18 @@ class SettingsFile:
             return {}
         except OSError as error:
             raise UnreadableFile(
-                f"{self.path} cannot be read: {error.strerror or error}, so it is neither used nor "
-                "changed. Check its permissions and the disk, or choose another folder with --data-dir."
+                f"{self.path} cannot be read: {error.strerror or error}. It is neither used nor "
+                "changed. Check its permissions and the disk, or choose another folder with "
+                "--data-dir."
             ) from error
         except (ValueError, TypeError, KeyError) as error:
             self._set_aside(error)
             return {}
         if newer:
             raise UnreadableFile(
-                f"{self.path} was written by a newer version of Foretoken ({version}), so it is neither "
-                "used nor changed. Update Foretoken, or choose another folder with --data-dir."
+                f"{self.path} was written by a newer version of Foretoken ({version}) and is "
+                "neither used nor changed. Update Foretoken, or choose another folder with "
+                "--data-dir."
             )
         return values
 
@@ -93,7 +95,7 @@ class SettingsFile:
         except OSError:
             aside = self.path
         log.warning(
-            "%s cannot be read (%s), so it is not used. It is kept as %s.",
+            "%s cannot be read (%s) and is not used. It is kept as %s.",
             self.path,
             error,
             aside.name,

@@ -15,6 +15,7 @@ from typing import Any
 
 from sqlite_utils import Database
 
+from app.storage import attachments as store_attachments
 from app.storage import salvage as store_salvage
 from app.storage import schema as store_schema
 from app.storage import tree as store_tree
@@ -46,7 +47,7 @@ class StoreFile:
                 self._db = store_schema.open_readable(self._file)
             except StoreError:
                 raise error from None
-            self._no_room, self.notice = True, f"{error} Until then chats can be read."
+            self._no_room, self.notice = True, f"{error} Until then chats are read-only."
 
     @property
     def alone(self) -> bool:
@@ -64,6 +65,7 @@ class StoreFile:
                         "update messages set status = 'interrupted' where status = 'running'"
                     )
                     store_tree.forget(db, time.time())
+                    store_attachments.forget_unused(db, time.time() - store_attachments.UNUSED_S)
             except BaseException:
                 self.close()
                 raise

@@ -7,9 +7,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from app.storage.history import TextFile, with_files
+from app.storage.attachments import Attachment, read_references, with_files
+from app.storage.calls import StoredCalls, read_calls
 from engine.files import parse_json
 from engine.thoughts import Thoughts, split
+from engine.values.image import Image
 from engine.values.messages import Message
 
 
@@ -53,7 +55,8 @@ class StoredMessage:
     """One message. ``marks``: where each token of a reply came from, see ``app.ui.rounds.view``.
 
     ``siblings``: ids of all messages with the same parent, itself included, oldest first.
-    ``left_out``: it is shown but not given to a model. ``model`` and ``method``: what wrote a reply."""
+    ``left_out``: it is shown but not given to a model. ``model`` and ``method``: what wrote a reply.
+    ``calls``: the calls of tools in a reply. ``edited``: the user changed a reply's text."""
 
     id: int
     role: Literal["user", "assistant"]
@@ -67,9 +70,11 @@ class StoredMessage:
     siblings: tuple[int, ...] = ()
     shown: bool = True
     left_out: bool = False
-    files: tuple[TextFile, ...] = ()
+    files: tuple[Attachment, ...] = ()
     model: str | None = None
     method: str | None = None
+    calls: StoredCalls | None = None
+    edited: bool = False
 
     @property
     def parts(self) -> Thoughts:
@@ -80,31 +85,42 @@ class StoredMessage:
         return split(self.text, opened=isinstance(thought, dict) and bool(thought.get("opened")))
 
     @property
-    def turn(self) -> Message:
-        """The message as a model gets it."""
+    def content(self) -> str:
+        """The message without thought and calls, after its files."""
         parts = self.parts
-        return Message(self.role, with_files(parts.answer, self.files), reasoning=parts.thought)
+        answer = parts.answer
+        if self.calls is not None:
+            answer = answer[: max(0, self.calls.at - parts.start)].rstrip()
+        return with_files(answer, self.files)
+
+    @property
+    def turn(self) -> tuple[Message, ...]:
+        """The message as a model gets it: a reply that calls tools is followed by their results."""
+        thought = self.parts.thought
+        if self.calls is not None:
+            return self.calls.messages(self.content, thought)
+        images = tuple(Image(each.data) for each in self.files if each.data)
+        return (Message(self.role, self.content, reasoning=thought, images=images),)
 
 
 COLUMNS = (
     "select id, chat, role, text, marks, status, error, statistics, parent, shown, left_out, files, "
-    "model, method from messages"
+    "model, method, calls, edited from messages"
 )
 
 
-def read_message(row: dict[str, Any], siblings: Iterable[int]) -> StoredMessage:
-    statistics, files = row.pop("statistics"), row.pop("files")
+def read_message(
+    row: dict[str, Any], siblings: Iterable[int], attachments: dict[int, Attachment]
+) -> StoredMessage:
+    """Return a row as a message; ``attachments`` are those of its chat, by number."""
+    statistics, files, calls = (row.pop(each) for each in ("statistics", "files", "calls"))
     return StoredMessage(
-        **{**row, "shown": bool(row["shown"]), "left_out": bool(row["left_out"])},
+        **{**row, **{name: bool(row[name]) for name in ("shown", "left_out", "edited")}},
         statistics=parse_json(statistics) if statistics else None,
-        files=tuple(TextFile(**each) for each in parse_json(files)) if files else (),
+        files=read_references(files, attachments),
+        calls=read_calls(calls),
         siblings=tuple(siblings),
     )
-
-
-def write_files(files: Iterable[TextFile]) -> str | None:
-    values = [{"name": each.name, "text": each.text} for each in files]
-    return json.dumps(values, ensure_ascii=False) if values else None
 
 
 def write_system(system: SystemPrompt | None) -> str | None:

@@ -17,13 +17,17 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from app.storage import attachments as store_attachments
 from app.storage import tree as store_tree
 from app.storage.rows import STATUSES
 from app.storage.schema import TABLES, DamagedStore, fold_log, open_database
 from engine.files import parse_json
+from engine.values.units import counted
 
 LOST = "Recovered"
 """The title of a chat whose own row could not be read."""
+OLDEST = frozenset(("folders", "chats", "messages", "traces"))
+"""Tables that a file of every version has."""
 MOST_ROWS = 1_000_000
 """Rows of a table that are looked for."""
 _SMALLEST = 16
@@ -50,13 +54,13 @@ def set_aside(file: Path, damage: DamagedStore) -> str:
     Path(f"{file}-shm").unlink(missing_ok=True)
     new.rename(file)
     sentence = (
-        f"{messages} messages in {chats} chats could be read"
+        f"Foretoken recovered {counted(messages, 'message')} in {counted(chats, 'chat')}"
         if messages
-        else "Nothing of it could be read"
+        else "Foretoken could recover nothing"
     )
     return (
-        f"The file of your chats could not be used ({damage.reason}), so it was set aside as {aside}. "
-        f"{sentence}, and Foretoken goes on with a new file."
+        f"The chat file was damaged ({damage.reason}) and is kept as {aside}. "
+        f"{sentence}, and continues with a new file."
     )
 
 
@@ -65,9 +69,15 @@ def _salvage(file: Path, saved: sqlite3.Connection) -> tuple[int, int]:
     saved.execute("pragma foreign_keys = off")
     saved.execute("begin immediate")
     with _readable(file) as damaged:
-        for table in TABLES if _has_tables(damaged) else ():
+        there = _tables(damaged) or set()
+        for table in TABLES if there >= OLDEST else ():
+            if table not in there:  # the file is of an older version
+                continue
             for row in _rows(damaged, table, file.stat().st_size):
                 _insert(saved, table, _sound(table, row))
+    # Of a row on the last page of a cut file, zeros may be left.
+    saved.execute("delete from messages where role not in ('user', 'assistant')")
+    store_attachments.move_texts(saved)
     saved.execute(
         "insert into chats (id, title, created, updated) select chat, ?, min(created), max(created) "
         "from messages where chat not in (select id from chats) group by chat",
@@ -93,7 +103,7 @@ def _readable(file: Path) -> Iterator[sqlite3.Connection]:
             with suppress(FileNotFoundError):
                 shutil.copy(f"{file}{end}", f"{copy}{end}")
         with closing(_opened(copy)) as found:
-            headless = _has_tables(found) is None
+            headless = _tables(found) is None
         if headless:
             with closing(open_database(new).conn) as fresh:
                 fold_log(fresh)
@@ -111,13 +121,12 @@ def _opened(file: Path) -> sqlite3.Connection:
     return connection
 
 
-def _has_tables(found: sqlite3.Connection) -> bool | None:
-    """Return whether these are our tables; None if the schema cannot be read."""
+def _tables(found: sqlite3.Connection) -> set[str] | None:
+    """Return the names of tables; None if the schema cannot be read."""
     try:
-        names = {row["name"] for row in found.execute("select name from sqlite_master")}
+        return {row["name"] for row in found.execute("select name from sqlite_master")}
     except sqlite3.Error:
         return None
-    return names >= set(TABLES)
 
 
 def _give_first_page(copy: Path, new: bytes) -> None:
@@ -155,7 +164,7 @@ def _insert(saved: sqlite3.Connection, table: str, row: Row) -> None:
 def _sound(table: str, row: Row) -> Row:
     """Return a row without its damaged values: missing pages read as zeros."""
     row = {name: v.replace("\0", "") if isinstance(v, str) else v for name, v in row.items()}
-    for name in ("statistics", "files", "system"):
+    for name in ("statistics", "files", "system", "pages", "calls", "tools"):
         if name in row and not _is_json(row[name]):
             row[name] = None
     if table == "messages":
@@ -180,7 +189,7 @@ def _free_name(file: Path) -> Path:
         aside = file.with_name(f"{file.stem}-damaged-{day}{end}{file.suffix}")
         if not aside.exists():
             return aside
-    raise AssertionError("numbers do not end")
+    raise AssertionError("numbers without end")
 
 
 def _remove(new: Path) -> None:

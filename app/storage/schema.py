@@ -14,11 +14,35 @@ from pathlib import Path
 
 from sqlite_utils import Database
 
+from app.storage import attachments as store_attachments
 from engine.errors import ForetokenError, what_failed
 
-VERSION = 1
+VERSION = 4
 
-MIGRATIONS: Mapping[int, Callable[[sqlite3.Connection], None]] = {}
+
+def _add_attachments(db: sqlite3.Connection) -> None:
+    db.execute(store_attachments.TABLE)
+    store_attachments.move_texts(db)
+
+
+def _add_tools(db: sqlite3.Connection) -> None:
+    """Add the calls of tools in replies, and which servers of tools a chat uses."""
+    db.execute("alter table chats add column tools text")
+    db.execute("alter table messages add column calls text")
+
+
+def _add_edits(db: sqlite3.Connection) -> None:
+    """Add which replies were edited, and who gave a chat its title. Older titles are the user's."""
+    db.execute("alter table messages add column edited integer not null default 0")
+    db.execute("alter table chats add column titled text not null default ''")
+    db.execute("update chats set titled = 'user'")
+
+
+MIGRATIONS: Mapping[int, Callable[[sqlite3.Connection], None]] = {
+    1: _add_attachments,
+    2: _add_tools,
+    3: _add_edits,
+}
 """Functions that migrate a file of each version to the next one, within a transaction."""
 
 STATEMENTS = (
@@ -28,7 +52,8 @@ STATEMENTS = (
     """create table chats (
         id integer primary key autoincrement, title text not null default '',
         created real not null, updated real not null,
-        folder integer references folders(id) on delete set null, deleted real, system text
+        folder integer references folders(id) on delete set null, deleted real, system text,
+        tools text, titled text not null default ''
     )""",
     # No constraint on parent: SQLite cannot delete a long chat down the tree row by row, which is too
     # deep.
@@ -38,17 +63,19 @@ STATEMENTS = (
         role text not null, text text not null, marks text not null default '',
         status text not null default 'done', error text, statistics text, created real not null,
         parent integer, shown integer not null default 1, deleted real,
-        left_out integer not null default 0, files text, model text, method text
+        left_out integer not null default 0, files text, model text, method text,
+        calls text, edited integer not null default 0
     )""",
     """create table traces (
         message integer not null references messages(id) on delete cascade,
         part integer not null, lines text not null, primary key (message, part)
     )""",
+    store_attachments.TABLE,
     "create index messages_of_chat on messages(chat, id)",
     "create index messages_of_parent on messages(parent)",
 )
 """Tables first: so a file has each at the same page, also after ``vacuum``; see ``salvage``."""
-TABLES = ("folders", "chats", "messages", "traces")
+TABLES = ("folders", "chats", "messages", "traces", "attachments")
 
 
 class StoreError(ForetokenError):
@@ -96,7 +123,7 @@ def open_readable(path: Path) -> Database:
             connection.execute("pragma locking_mode = exclusive")  # the index is in memory then
             connection.execute("pragma query_only = on")
             if _version(connection) != VERSION:
-                raise sqlite3.OperationalError("it is of another version, which cannot be changed")
+                raise sqlite3.OperationalError("its version cannot be changed")
             return Database(connection)
         except BaseException:
             connection.close()
@@ -112,8 +139,8 @@ def explained(path: Path) -> Iterator[None]:
         raise explain(error, path) from error
     except OSError as error:
         raise StoreError(
-            f"Your chats in {path} cannot be opened: {what_failed(error)}. Choose another folder with "
-            "--data-dir, or give yourself the right to write there."
+            f"Your chats in {path} cannot be opened: {what_failed(error)}. Check the "
+            "permissions, or choose another folder with --data-dir."
         ) from error
 
 
@@ -124,34 +151,35 @@ def explain(error: sqlite3.Error, path: Path) -> StoreError:
     match "FULL" if name == "IOERR_SHMSIZE" else name.split("_")[0]:
         case "FULL":
             return NoRoom(
-                f"The disk is full, so nothing more can be kept in {path}. What was kept before is "
-                "there. Make room, then try again."
+                f"The disk is full, so nothing more can be saved in {path}. Earlier chats are "
+                "intact. Free some space and try again."
             )
         case "BUSY" | "LOCKED":
             return StoreError(
-                f"Another program holds {path}, so your chats cannot be read or kept. Close it, then "
-                "try again."
+                f"Another program is locking {path}, so your chats cannot be read or saved. "
+                "Close it and try again."
             )
         case "READONLY" | "PERM" | "CANTOPEN":
             return StoreError(
-                f"Your chats in {path} cannot be opened to be written: {error}. Give yourself the right "
-                "to write there, or choose another folder with --data-dir."
+                f"Your chats in {path} cannot be written: {error}. Check the permissions, or "
+                "choose another folder with --data-dir."
             )
         case "IOERR":
             return NoRoom(
-                f"The disk failed at {path}: {error}. Make room if it is full, look after the disk if it "
-                "is not, then try again."
+                f"The disk failed at {path}: {error}. Free some space or check the disk, then "
+                "try again."
             )
         case "CORRUPT" | "NOTADB":
             return DamagedStore(
-                f"Your chats in {path} cannot be opened: {error}. Start Foretoken anew: it sets the "
-                "file aside, and keeps what can be read of it.",
+                f"Your chats in {path} cannot be opened: {error}. Restart Foretoken: it sets "
+                "the file aside and recovers what it can.",
                 str(error),
             )
         case _:
             return StoreError(
-                f"Your chats in {path} cannot be opened: {error}. If another program holds the file, "
-                "close it; else move the file elsewhere, and Foretoken starts with a new one."
+                f"Your chats in {path} cannot be opened: {error}. If another program is locking "
+                "the file, close it; otherwise move the file elsewhere, and Foretoken starts a "
+                "new one."
             )
 
 
@@ -187,12 +215,15 @@ def _prepared(connection: sqlite3.Connection, path: Path, check: bool) -> Databa
     connection.execute("begin immediate")
     try:
         _check_version(connection, path)
-        _migrate(connection)
+        migrated = _migrate(connection)
     except BaseException:
         with suppress(sqlite3.Error):  # sqlite has rolled back by itself after some errors
             connection.execute("rollback")
         raise
     connection.execute("commit")
+    if migrated:
+        with suppress(sqlite3.OperationalError):  # no room for a copy, or another process reads
+            connection.execute("vacuum")  # every table at the page that new files have it at
     return Database(connection)
 
 
@@ -200,8 +231,8 @@ def _version(connection: sqlite3.Connection) -> int:
     return int(connection.execute("pragma user_version").fetchone()[0])
 
 
-def _migrate(connection: sqlite3.Connection) -> None:
-    """Create the tables of an empty file, or change those of an older version."""
+def _migrate(connection: sqlite3.Connection) -> bool:
+    """Create the tables of an empty file, or change those of an older version; return True for that."""
     version = _version(connection)
     if version == 0:
         for statement in STATEMENTS:
@@ -210,6 +241,7 @@ def _migrate(connection: sqlite3.Connection) -> None:
         for each in range(version, VERSION):
             MIGRATIONS[each](connection)
     connection.execute(f"pragma user_version = {VERSION}")
+    return 0 < version < VERSION
 
 
 def _check_version(connection: sqlite3.Connection, path: Path) -> None:
@@ -224,15 +256,16 @@ def _check_version(connection: sqlite3.Connection, path: Path) -> None:
     tables = {name for (name,) in connection.execute(names)}
     if tables and not {"chats", "messages", "traces"} <= tables:
         raise DamagedStore(
-            f"{path} is a database of another program: it has no tables of Foretoken's. Move it "
-            "elsewhere, and Foretoken starts with a new one.",
+            f"{path} is a database of another program. Move it elsewhere, and Foretoken "
+            "starts a new one.",
             "it is another program's database",
         )
     if tables and not set(range(version, VERSION)) <= MIGRATIONS.keys():
         raise StoreError(
-            f"Your chats in {path} were written by an older version of Foretoken ({version}), whose "
-            "files this one cannot read. Nothing was changed. Move the file elsewhere, and Foretoken "
-            "starts with a new one, or choose another folder with --data-dir."
+            f"Your chats in {path} were written by an older version of Foretoken "
+            f"({version}) that this version cannot read. Nothing was changed. Move the file "
+            "elsewhere, and Foretoken starts a new one, or choose another folder with "
+            "--data-dir."
         )
 
 

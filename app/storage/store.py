@@ -7,11 +7,23 @@ import json
 import re
 import time
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any, Literal
 
+from app.storage import attachments as store_attachments
+from app.storage import copies as store_copies
+from app.storage import pictures as store_pictures
 from app.storage import tree as store_tree
+from app.storage.attachments import Attachment
+from app.storage.calls import (
+    ChatTools,
+    StoredCalls,
+    read_chat_tools,
+    write_calls,
+    write_chat_tools,
+)
 from app.storage.file import StoreFile
-from app.storage.history import TextFile, history
+from app.storage.history import history
 from app.storage.rows import (
     COLUMNS,
     Chat,
@@ -20,13 +32,14 @@ from app.storage.rows import (
     SystemPrompt,
     read_message,
     read_system,
-    write_files,
     write_system,
 )
 from engine.files import parse_json
 from engine.values.messages import Message
 
 TITLE_LENGTH = 120
+MOST_WORDS = 50
+"""Words of a search. SQLite refuses more than some hundred, and each takes time."""
 UNDO_S = 3600.0
 """Seconds in which a deletion can be undone, unless the app ends sooner."""
 
@@ -44,27 +57,29 @@ class Store(StoreFile):
         )
         return tuple(Chat(**{**row, "system": read_system(row["system"])}) for row in rows)
 
-    def written(self) -> float:
-        """Return when any chat last changed."""
-        (row,) = self._rows("select max(updated) latest from chats")
-        return float(row["latest"] or 0.0)
+    def written(self) -> str:
+        """Return a text that changes whenever a chat goes on, or is named by a model."""
+        (row,) = self._rows("select max(updated) latest, sum(titled = 'model') named from chats")
+        return f"{row['latest']} {row['named']}"
 
     def search(self, text: str) -> tuple[int, ...]:
-        """Return the chats that contain all words of ``text`` in titles, answers or files, but not those
-        with words only in thoughts; newest first."""
-        self._db.conn.create_function("answer", 3, _answer)
+        """Return the chats that contain all words of ``text`` (the first ``MOST_WORDS``) in titles,
+        answers or files, but not those with words only in thoughts; newest first."""
         matching = "select id from chats where title like ? escape '~' union "
         matching += (
-            "select chat from messages where deleted is null and (files like ? escape '~' or "
+            "select chat from messages where deleted is null and (exists (select 1 from "
+            "json_each(messages.files) each join attachments on attachments.id = "
+            "json_extract(each.value, '$.id') where attachments.name like ? escape '~' or "
+            "attachments.text like ? escape '~' or attachments.pages like ? escape '~') or "
         )
         matching += "text like ? escape '~' and answer(role, text, statistics) like ? escape '~')"
-        words = [re.sub(r"([%_~])", r"~\1", word) for word in text.split()]
+        words = [re.sub(r"([%_~])", r"~\1", word) for word in text.split()[:MOST_WORDS]]
         holding = " and ".join(["deleted is null", *[f"id in ({matching})"] * len(words)])
-        patterns = [f"%{word}%" for word in words for _ in range(4)]
-        rows = self._rows(
-            f"select id from chats where {holding} order by updated desc, id desc", patterns
-        )
-        return tuple(row["id"] for row in rows)
+        patterns = [f"%{word}%" for word in words for _ in range(6)]
+        query = f"select id from chats where {holding} order by updated desc, id desc"
+        with self._lock:  # no other thread may be in SQLite, which calls the function back
+            self._db.conn.create_function("answer", 3, _answer)
+            return tuple(row["id"] for row in self._rows(query, patterns))
 
     def has_chat(self, chat: int) -> bool:
         return bool(self._rows("select 1 from chats where id = ? and deleted is null", [chat]))
@@ -76,8 +91,30 @@ class Store(StoreFile):
             return _new_chat(db, title, system, folder)
 
     def rename(self, chat: int, title: str) -> None:
+        """Give a chat the title that the user typed; an empty one is that of the first message again."""
         with self._change() as db:
-            db.execute("update chats set title = ? where id = ?", [shorten(title), chat])
+            db.execute(
+                "update chats set title = ?, titled = ? where id = ?",
+                [shorten(title), "user" if title.strip() else "", chat],
+            )
+
+    def is_untitled(self, chat: int) -> bool:
+        """Return whether a chat has the title of its first message, and no other."""
+        return bool(self._rows("select 1 from chats where id = ? and titled = ''", [chat]))
+
+    def name_chat(self, chat: int, title: str) -> None:
+        """Give a chat a title by a model, unless the user has given it one."""
+        with self._change() as db:
+            db.execute(
+                "update chats set title = ?, titled = 'model' where id = ? and titled = ''",
+                [shorten(title), chat],
+            )
+
+    def fork(self, chat: int, message: int, suffix: str) -> int | None:
+        """Copy a chat as far as ``message``; return the new chat, or None if the message is gone.
+        ``suffix`` is added to its title."""
+        with self._change() as db:
+            return store_copies.fork(db, chat, message, suffix, time.time())
 
     def use_system(self, chat: int, system: SystemPrompt | None) -> None:
         """Set a chat's system prompt; None: that of the settings."""
@@ -87,6 +124,15 @@ class Store(StoreFile):
     def system_of(self, chat: int) -> SystemPrompt | None:
         rows = self._rows("select system from chats where id = ?", [chat])
         return read_system(rows[0]["system"]) if rows else None
+
+    def tools_of(self, chat: int) -> ChatTools:
+        """Return which servers of tools a chat uses."""
+        rows = self._rows("select tools from chats where id = ?", [chat])
+        return read_chat_tools(rows[0]["tools"]) if rows else ChatTools()
+
+    def use_tools(self, chat: int, tools: ChatTools) -> None:
+        with self._change() as db:
+            db.execute("update chats set tools = ? where id = ?", [write_chat_tools(tools), chat])
 
     # ---- folders
 
@@ -99,6 +145,11 @@ class Store(StoreFile):
         with self._change() as db:
             cursor = db.execute("insert into folders (name) values (?)", [shorten(name)])
             return int(cursor.lastrowid)
+
+    def folder_named(self, name: str) -> int:
+        """Return the folder of that name; create it if there is none."""
+        found = self._rows("select id from folders where name = ? order by id", [shorten(name)])
+        return int(found[0]["id"]) if found else self.new_folder(name)
 
     def change_folder(
         self, folder: int, *, name: str | None = None, folded: bool | None = None
@@ -114,6 +165,13 @@ class Store(StoreFile):
         """Delete a folder; its chats stay, in no folder."""
         with self._change() as db:
             db.execute("delete from folders where id = ?", [folder])
+
+    def move_all(self, chats: Iterable[int], folder: int) -> None:
+        """Move several chats into a folder."""
+        with self._change() as db:
+            db.executemany(
+                "update chats set folder = ? where id = ?", [(folder, chat) for chat in chats]
+            )
 
     def move(self, chat: int, folder: int | None) -> None:
         """Move a chat into a folder, or out of all if ``folder`` is None or gone."""
@@ -148,7 +206,7 @@ class Store(StoreFile):
     def forget_all(self) -> None:
         """Delete all chats and folders for good; the file and its log keep nothing of them."""
         with self._change() as db:
-            for table in ("traces", "messages", "chats", "folders"):
+            for table in ("traces", "messages", "chats", "folders", "attachments"):
                 db.execute(f"delete from {table}")
         with self._lock, self._explained():
             self._db.conn.execute("vacuum")  # free pages still contain what was deleted
@@ -170,22 +228,32 @@ class Store(StoreFile):
                 )
             )
             siblings = store_tree.siblings(self._db.conn, chat)
-        return tuple(read_message(row, siblings[row["parent"]]) for row in rows)
+            known = store_attachments.of_chat(self._db.conn, chat)
+        return tuple(read_message(row, siblings[row["parent"]], known) for row in rows)
 
     def questions(self, chat: int) -> list[tuple[Message, ...]]:
         """Return the conversation up to each question of a chat, as a model gets it."""
         turns: list[Message] = []
         found = []
         for message in self.messages(chat):
-            turns.append(message.turn)
+            turns += message.turn
             if message.role == "user":
                 found.append(history(turns))
         return found
 
+    def texts(self, chat: int) -> list[tuple[str, str]]:
+        """Return role and text of the messages of all branches, oldest first."""
+        rows = self._rows(
+            "select role, text from messages where chat = ? and deleted is null order by id", [chat]
+        )
+        return [(row["role"], row["text"]) for row in rows]
+
     def all_messages(self, chat: int) -> tuple[StoredMessage, ...]:
         """Return the messages of all branches, each after its parent."""
         rows = self._rows(f"{COLUMNS} where chat = ? and deleted is null order by id", [chat])
-        return tuple(read_message(row, ()) for row in rows)
+        with self._lock, self._explained():
+            known = store_attachments.of_chat(self._db.conn, chat)
+        return tuple(read_message(row, (), known) for row in rows)
 
     def show_branch(self, message: int) -> None:
         """Show this message and its descendants instead of its siblings."""
@@ -200,13 +268,39 @@ class Store(StoreFile):
                 [(left_out, message) for message in messages],
             )
 
+    def add_attachment(self, attachment: Attachment) -> Attachment:
+        """Store an attachment for a message to come; return it with its ``id``."""
+        with self._change() as db:
+            return store_attachments.add(db, attachment, time.time())
+
+    def attachments(self, ids: Iterable[int]) -> dict[int, Attachment]:
+        """Return the attachments with these numbers that are there."""
+        with self._lock, self._explained():
+            return store_attachments.by_ids(self._db.conn, ids)
+
+    def with_pictures(self, messages: Iterable[StoredMessage]) -> tuple[StoredMessage, ...]:
+        """Return ``messages`` with the bytes of their pictures."""
+        found = tuple(messages)
+        if not (numbers := store_pictures.numbers_in(found)):
+            return found
+        with self._lock, self._explained():
+            known = store_pictures.read_bytes(self._db.conn, numbers)
+        return tuple(
+            replace(each, files=store_pictures.with_bytes(each.files, known)) for each in found
+        )
+
+    def pictures(self, numbers: Iterable[int]) -> dict[int, bytes]:
+        """Return the bytes of the pictures with these numbers that are there."""
+        with self._lock, self._explained():
+            return store_pictures.read_bytes(self._db.conn, numbers)
+
     def begin_turn(
         self,
         chat: int,
         text: str | None,
         *,
         keep: int | None,
-        files: Iterable[TextFile] = (),
+        files: Iterable[Attachment] = (),
         model: str | None = None,
         method: str | None = None,
     ) -> tuple[int | None, int]:
@@ -227,7 +321,7 @@ class Store(StoreFile):
                     role="user",
                     text=text,
                     created=now,
-                    files=write_files(files),
+                    files=store_attachments.write_references(db, files, now),
                 )
             reply = _insert(
                 db,
@@ -248,6 +342,11 @@ class Store(StoreFile):
                 )
             return user, reply
 
+    def edit_reply(self, message: int, text: str) -> int:
+        """Show an edited version of a reply in its place; return its id."""
+        with self._change() as db:
+            return store_copies.edit_reply(db, message, text, time.time())
+
     def go_on(self, chat: int, message: int) -> None:
         """Mark a finished reply as running again; its text stays."""
         with self._change() as db:
@@ -257,12 +356,21 @@ class Store(StoreFile):
             db.execute("update chats set updated = ? where id = ?", [time.time(), chat])
 
     def take_chat(
-        self, title: str, messages: Iterable[StoredMessage], system: SystemPrompt | None = None
+        self,
+        title: str,
+        messages: Iterable[StoredMessage],
+        system: SystemPrompt | None = None,
+        *,
+        updated: float | None = None,
     ) -> int:
-        """Create a chat of these messages, whose ids and parents refer to each other; return its id."""
+        """Create a chat of these messages, whose ids and parents refer to each other; return its id.
+        ``updated``: when it last changed, if that was earlier. Its title counts as the user's."""
         now = time.time()
         with self._change() as db:
             chat = _new_chat(db, title, system, None)
+            db.execute(
+                "update chats set titled = 'user', updated = ? where id = ?", [updated or now, chat]
+            )
             numbers: dict[int | None, int | None] = {None: None}
             for each in messages:
                 numbers[each.id] = _insert(
@@ -278,11 +386,13 @@ class Store(StoreFile):
                     statistics=json.dumps(each.statistics),
                     shown=each.shown,
                     left_out=each.left_out,
-                    files=write_files(each.files),
+                    files=store_attachments.write_references(db, each.files, now),
                     model=each.model,
                     method=each.method,
+                    edited=each.edited,
+                    calls=write_calls(each.calls),
                 )
-            store_tree.settle(db)
+            store_tree.settle(db, chat)
             return chat
 
     def save_reply(
@@ -314,6 +424,11 @@ class Store(StoreFile):
                     [message, message, lines],
                 )
 
+    def save_calls(self, message: int, calls: StoredCalls | None) -> None:
+        """Store the calls of a reply, with what became of them so far."""
+        with self._change() as db:
+            db.execute("update messages set calls = ? where id = ?", [write_calls(calls), message])
+
     def trace(self, message: int) -> tuple[str, ...]:
         """Return the reply's events as JSON lines."""
         rows = self._rows("select lines from traces where message = ? order by part", [message])
@@ -327,8 +442,13 @@ def _answer(role: Literal["user", "assistant"], text: str, statistics: str | Non
 
 
 def shorten(title: str) -> str:
-    """Return the first line, cut to ``TITLE_LENGTH`` characters."""
-    line = next(iter(title.strip().splitlines()), "").strip()
+    """Return the first line with words, cut to ``TITLE_LENGTH`` characters; the fence of a code block
+    is none."""
+    lines = [each.strip() for each in title.strip().splitlines()]
+    told = (
+        each for each in lines if re.search(r"\w", each) and not each.startswith(("```", "~~~"))
+    )
+    line = next(told, lines[0] if lines else "")
     return line if len(line) <= TITLE_LENGTH else line[: TITLE_LENGTH - 1].rstrip() + "…"
 
 

@@ -138,13 +138,13 @@ def mend(db: Any) -> None:
     settle(db)
 
 
-def settle(db: Any) -> None:
-    """Show exactly one child of each parent: the newest shown one, or the newest of all."""
-    places = "from messages where deleted is null {} group by chat, parent {}"
+def settle(db: Any, chat: int | None = None) -> None:
+    """Show exactly one child of each parent: the newest shown one, or the newest of all. In all chats,
+    or in one."""
+    which = "deleted is null" if chat is None else f"deleted is null and chat = {int(chat)}"
+    places = f"from messages where {which} {{}} group by chat, parent {{}}"
     newest = f"select max(id) {places.format('and shown', '')}"
-    db.execute(
-        f"update messages set shown = 0 where deleted is null and shown and id not in ({newest})"
-    )
+    db.execute(f"update messages set shown = 0 where {which} and shown and id not in ({newest})")
     none = f"select max(id) {places.format('', 'having not max(shown)')}"
     db.execute(f"update messages set shown = 1 where id in ({none})")
 

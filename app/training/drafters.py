@@ -95,7 +95,8 @@ def _end_written(progress: ProgressFile, out: Path) -> Iterator[None]:
         write(Phase.FAILED, message=str(full))
         raise full from error
     except Exception as error:
-        write(Phase.FAILED, message=f"Training broke off: {error!r}.")
+        again = "Resume it; if it fails again, please report this."
+        write(Phase.FAILED, message=f"Training failed: {error!r}. {again}")
         raise
 
 
@@ -105,9 +106,9 @@ def prompts_of(stage: RepliesStage, seed: int, data_dir: Path) -> Prompts:
     from engine.train.data.prompts import from_file, split
 
     if stage.prompts == GENERAL:
-        return split(general(seed), stage.count, stage.held_out, seed, "The general prompts")
+        return split(general(seed), stage.count, stage.held_out, seed, "general prompts")
     if stage.prompts == CHATS:
-        return split(from_chats(data_dir), stage.count, stage.held_out, seed, "Your chat history")
+        return split(from_chats(data_dir), stage.count, stage.held_out, seed, "your chats")
     file = paths.pip_prompts() if stage.prompts == PIP else Path(stage.prompts).expanduser()
     return from_file(file, stage.count, stage.held_out, seed)
 
@@ -134,7 +135,10 @@ def _enter(
             break
     for entry in entries:
         own_catalog.add(file, shipped, *entry)
-    report(f"In your catalog, {file}, as {identity}: foretoken chat --pair {identity}")
+    report(
+        f"Listed in your catalog, {file}, as {identity}. Use it with: foretoken chat "
+        f"--pair {identity}"
+    )
     return identity
 
 

@@ -40,6 +40,8 @@ class TrainingOptions:
 
 PIP = "pip"
 """The model that comes with the app."""
+_MEASURED_A_MINUTE, _MEASURED_LEAST = 4, 8
+"""Held-out prompts for each minute of learning, so that a short one is not measured for longer."""
 OF_ITS_TARGET = frozenset({"target_layer_ids", "mask_token_id"})
 """Keys of a shape that name layers or tokens of the recipe's own target. Their defaults suit any."""
 
@@ -49,7 +51,7 @@ def shipped_recipe(kind: str, target: str = PIP) -> Path | None:
 
     Pip's own is for a model of some millions of parameters; where there is another, all others get that.
     """
-    folder = paths.project_root() / "engine" / "train" / "recipes"
+    folder = paths.recipes()
     files = (folder / f"{kind}.yaml", folder / f"pip-{kind}.yaml")
     found = [file for file in (reversed(files) if target == PIP else files) if file.is_file()]
     return found[0] if found else None
@@ -69,9 +71,13 @@ def recipe_for(options: TrainingOptions, name: str) -> dict[str, Any]:
     file = shipped_recipe(options.kind, options.target)
     if file is None:
         known = ", ".join(trainable_kinds())
-        raise InvalidRequest("kind", f"There is no drafter {options.kind!r}; choose from {known}.")
+        raise InvalidRequest(
+            "kind", f"There is no drafter type {options.kind!r}; choose one of {known}."
+        )
     content: Any = load(file)
     replies = {key: value for key, value in content["replies"].items() if key != "layers"}
+    measured = max(_MEASURED_LEAST, round(_MEASURED_A_MINUTE * options.minutes))
+    replies["held_out"] = min(replies["held_out"], measured)
     other = options.target != content["target"]
     shape = {
         key: value

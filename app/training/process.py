@@ -24,7 +24,7 @@ def start(words: Iterable[str], log: IO[bytes]) -> subprocess.Popen[bytes]:
     """Start ``foretoken`` with the arguments ``words`` and its output in ``log``. Raises OSError."""
     return subprocess.Popen(
         [sys.executable, "-m", "app", *words],
-        cwd=paths.project_root(),
+        cwd=paths.packages(),
         stdin=subprocess.DEVNULL,
         stdout=log,
         stderr=subprocess.STDOUT,

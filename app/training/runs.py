@@ -69,9 +69,9 @@ class Measured:
 class Status:
     """The progress of a run. ``phase`` is None while models are loaded.
 
-    ``done`` of ``of`` replies are recorded; ``share`` of the learning is over; ``curve`` has (seconds,
-    nats per token). ``error`` is set when it failed; ``drafter`` (a folder) and ``pair`` (in the catalog)
-    when it is done.
+    ``done`` of ``of`` replies are recorded or measured; ``share`` of the learning is over; ``curve`` has
+    (seconds, nats per token). ``error`` is set when it failed; ``drafter`` (a folder) and ``pair`` (in
+    the catalog) when it is done.
     """
 
     run: Run
@@ -107,17 +107,17 @@ class Trainings:
             if not 0 < options.minutes <= MOST_MINUTES:
                 raise InvalidRequest(
                     "minutes",
-                    f"Choose how long it learns: more than 0 and up to {MOST_MINUTES} minutes.",
+                    f"The training time must be more than 0 and at most {MOST_MINUTES} minutes.",
                 )
             inventory = open_inventory(self._data_dir)
             target = inventory.resolve(LoadRequest.parse(options.pair)).target
             if target.address:
                 raise ModelError(
-                    f"{target.name} runs on a server, and a drafter is trained from weights that are "
-                    "here. Choose a model of this machine."
+                    f"{target.name} runs on a server, and training needs the weights. Choose a "
+                    "model on this machine."
                 )
             if inventory.locate(target) is None:
-                raise ModelError(f"{target.name} is not on disk. Load it once, then train for it.")
+                raise ModelError(f"{target.name} is not on this machine. Load it once, then train.")
             number, model = 1, slug(target.name)
             taken = {pair.id for pair in inventory.catalog.pairs}
             while (name := f"{model}-{options.kind}-{number}") in taken or (
@@ -133,11 +133,9 @@ class Trainings:
         with self._lock:
             run = self._run()
             if run is None:
-                raise InvalidRequest(
-                    "training", "There is nothing to go on with. Start a training."
-                )
+                raise InvalidRequest("training", "There is no training to resume. Start a new one.")
             if self._process(run) is not None:
-                raise InvalidRequest("training", "This training is running already.")
+                raise InvalidRequest("training", "This training is already running.")
             self._need_not_done(run)
             self._launch(run)
 
@@ -156,7 +154,7 @@ class Trainings:
     def discard(self) -> None:
         """Delete a run that is not running, with all it recorded."""
         with self._lock:
-            run = self._ended("discard")
+            run = self._ended("delete")
             self._need_not_done(run)
             shutil.rmtree(self._folder_of(run), ignore_errors=True)
             self._current.unlink(missing_ok=True)
@@ -180,7 +178,8 @@ class Trainings:
             if run is not None and self._process(run) is not None:
                 raise InvalidRequest(
                     "training",
-                    "A training is running, and reads what it recorded. Stop it on the Train page first.",
+                    "A training is running and uses these recordings. Stop it on the Train page "
+                    "first.",
                 )
             for recording in self.recordings():
                 shutil.rmtree(recording, ignore_errors=True)
@@ -196,6 +195,13 @@ class Trainings:
                 self._own.terminate()
 
     # ---- what pages show
+
+    @property
+    def running(self) -> bool:
+        """True while a training's process works."""
+        with self._lock:
+            run = self._run()
+            return run is not None and self._process(run) is not None
 
     def status(self) -> Status | None:
         """Return the run in progress or the last one; None if there is none to show."""
@@ -248,12 +254,12 @@ class Trainings:
             return str(DiskError.at(folder, OSError(28, "No space left on device")))
         if status is not None and status < 0:
             return (
-                f"The system ended the training (signal {-status}), most often because memory ran out. "
-                "Close what takes memory, or unload the chat's model, and go on."
+                f"The system stopped the training (signal {-status}), most likely because "
+                "memory ran out. Close other programs or unload the model, then resume."
             )
         lines = (folder / LOG).read_text(encoding="utf-8", errors="replace").strip().splitlines()
         last = lines[-1].removeprefix("foretoken: ") if lines else f"exit status {status}"
-        return f"The training ended by itself: {last}. All it said is in {folder / LOG}."
+        return f"The training stopped: {last}. Its full log is in {folder / LOG}."
 
     # ---- files and the process
 
@@ -279,12 +285,10 @@ class Trainings:
         if status is None:
             return
         if status.state in (State.RUNNING, State.STOPPING):
-            raise InvalidRequest(
-                "training", "A training is running. Stop it first, or wait for it."
-            )
+            raise InvalidRequest("training", "A training is running. Stop it first, or wait.")
         raise InvalidRequest(
             "training",
-            "An earlier training is still here. Go on with it, discard it or put it away.",
+            "There is an earlier training. Resume it, delete it, or choose Train another.",
         )
 
     def _ended(self, verb: str) -> Run:
@@ -292,7 +296,9 @@ class Trainings:
         if run is None:
             raise InvalidRequest("training", f"There is no training to {verb}.")
         if self._process(run) is not None:
-            raise InvalidRequest("training", f"It is still running. Stop it, then {verb} it.")
+            raise InvalidRequest(
+                "training", f"The training is still running. Stop it, then {verb} it."
+            )
         return run
 
     def _need_not_done(self, run: Run) -> None:
@@ -301,7 +307,8 @@ class Trainings:
             == Phase.DONE
         ):
             raise InvalidRequest(
-                "training", "This training is done, and its drafter in the catalog. Put it away."
+                "training",
+                "This training is done, and its drafter is in the catalog. Choose Train another instead.",
             )
 
     def _prepare(self, run: Run, content: dict[str, Any]) -> None:

@@ -2,6 +2,6 @@
 
 from app.ui.addresses import Addresses
 from app.ui.build import build_ui
-from app.ui.presentation import inline_scripts, presentation
+from app.ui.presentation import head, presentation, style
 
-__all__ = ["Addresses", "build_ui", "inline_scripts", "presentation"]
+__all__ = ["Addresses", "build_ui", "head", "presentation", "style"]

@@ -8,30 +8,39 @@ from collections.abc import Mapping
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from app.ui.words import Words
+from app.ui import words
 from app.web.page_policy import rewriting
 
 PAGES: Mapping[str, str] = {
-    "chat": Words.CHAT,
-    "race": Words.RACE,
-    "tune": Words.TUNE,
-    "models": Words.MODELS,
-    "train": Words.TRAIN,
-    "server": Words.SERVER,
-    "plan": Words.PLAN,
-    "settings": Words.SETTINGS,
+    "chat": words.CHAT,
+    "race": words.RACE,
+    "tune": words.TUNE,
+    "models": words.MODELS,
+    "train": words.TRAIN,
+    "server": words.SERVER,
+    "plan": words.PLAN,
+    "settings": words.SETTINGS,
 }
-"""Names of pages by the first part of their addresses. A page's column has the id ``NAME-page``."""
+"""Names of pages by the first part of their addresses. A page's element has the id ``NAME-page``."""
 
 _ADDRESS = re.compile(rf"/(?:{'|'.join(PAGES)}|chat/\d+)/?")
-_BASE = b'<base href="./" />'
+_BASE, _END = b'<base href="./" />', b"</head>"
+_MANIFEST = re.compile(rb'<link rel="manifest" href="/manifest\.json"[^>]*>\s*')
+"""Gradio's own. A page has one: that of ``app.web.installable``."""
 _ROOT = b"""<base href="/" /><style>
-body:not(:has(a[data-page]))::after {
+body:not(:has(.ft-page))::after {
   content: "Loading Foretoken"; position: fixed; inset: 40% 0 auto; text-align: center;
 }
-body:not(:has(a[data-page])) [data-testid="status-tracker"] { display: none; }
-</style>"""
-"""The base of relative addresses, and a notice until scripts have built the pages, after a second."""
+body:not(:has(.ft-page)) [data-testid="status-tracker"] { display: none; }
+</style>
+"""
+"""The base of relative addresses, and a notice until Gradio has built the pages, after a second."""
+_NO_TIMER = r"""{
+  const ask = window.requestAnimationFrame, timer = /^\(\) ?=> ?\{[^{}]{0,40}performance\.now\(\) ?-/;
+  window.requestAnimationFrame = (act) => timer.test(act) ? 0 : ask(act);
+}"""
+"""Stops Gradio's timer of its loading notice, which is hidden. It goes on in every frame after the notice
+is gone (seen in 6.x), which takes 8 % of a processor beside an idle page."""
 
 
 def is_page(path: str) -> bool:
@@ -41,28 +50,32 @@ def is_page(path: str) -> bool:
 
 def head() -> str:
     """Return the pages' part of the document's head: their names, and which one is shown before any
-    script has loaded."""
+    script has loaded. Gradio's "Loading..." is hidden: it lies over pages that need not wait for it."""
     shown = "\n".join(
         f':root[data-page="{name}"] #{name}-page {{ display: flex !important; }}' for name in PAGES
     )
     chosen = "(name) => location.pathname.split('/')[1] === name"
-    return f"""<style>.ft-page {{ display: none !important; }}
+    return f"""<style>.ft-page, [data-testid=status-tracker] {{ display: none !important; }}
 {shown}</style>
 <script>
 window.ForetokenPages = {json.dumps(PAGES)};
 document.documentElement.dataset.page =
   Object.keys(window.ForetokenPages).find({chosen}) ?? "{next(iter(PAGES))}";
+{_NO_TIMER}
 </script>"""
 
 
 class Addresses:
     """ASGI middleware: every page's address is answered with the one document that holds all pages.
 
-    What that names relatively lies at the root, and it says that it is loading.
+    What that names relatively lies at the root, it says that it is loading, ``head`` is added, and
+    Gradio's manifest is left out.
     """
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, head: str, style: str) -> None:
+        """``head`` comes before what Gradio has there, ``style`` behind it, so that each wins."""
         self._app = app
+        self._begin, self._end = _ROOT + head.encode(), style.encode() + _END
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         asked = scope["type"] == "http" and scope["method"] in ("GET", "HEAD")
@@ -70,5 +83,13 @@ class Addresses:
             await self._app(scope, receive, send)
             return
         root = {**scope, "path": "/", "raw_path": b"/"}
-        rooted = rewriting(send, lambda _: True, lambda page, _: page.replace(_BASE, _ROOT, 1))
+        rooted = rewriting(
+            send,
+            lambda _: True,
+            lambda page, _: self._changed(page),
+        )
         await self._app(root, receive, rooted)
+
+    def _changed(self, page: bytes) -> bytes:
+        page = _MANIFEST.sub(b"", page, count=1)
+        return page.replace(_BASE, self._begin, 1).replace(_END, self._end, 1)

@@ -1,21 +1,26 @@
-"""The one Gradio component of every page; its script draws it and calls its backends' endpoints."""
+"""The one Gradio component of every page, which holds its backends' endpoints; its script draws it."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import gradio as gr
+from anyio import CapacityLimiter, to_thread
 from gradio.context import LocalContext
 
 from app.inventory.browse import from_this_machine
-from app.ui.endpoints import endpoints_of, read_fields, refusal, refusal_elsewhere
-from engine.errors import InvalidRequest
+from app.ui import words
+from app.ui.endpoints import endpoints_of, is_waiting, read_fields, refusal, refusal_elsewhere
+from engine.errors import InvalidRequest, TooBusy
+
+_AT_ONCE, _MOST_WAITING = 4, 16
+"""Calls of an endpoint marked ``waits`` that run at once, and that wait for their turn."""
 
 _START = """
 const start = () => window.Foretoken?.%s
-  ? window.Foretoken.%s({element, props, trigger, server, watch})
+  ? window.Foretoken.%s({element})
   : setTimeout(start, 10);
 start();
 """
@@ -24,7 +29,7 @@ start();
 def page(name: str, *backends: object) -> None:
     """Build the page ``name`` inside the current blocks; its script may call what ``backends`` offer."""
     functions = tuple(each for backend in backends for each in endpoints_of(backend))
-    with gr.Column(elem_id=f"{name}-page", elem_classes="ft-page"):
+    with gr.Column(elem_classes="ft-page"):  # the script gives its id to this or to its own place
         scripted(name, functions, elem_id=f"{name}-view")
 
 
@@ -54,12 +59,32 @@ def _check_origin(function: Callable[..., Any]) -> None:
         raise InvalidRequest("folder", reason)
 
 
+def _aside(function: Callable[[Any], Any]) -> Callable[[Any], Awaitable[Any]]:
+    """Return a coroutine function that calls ``function`` on a few threads of its own. It raises TooBusy
+    if too many calls wait."""
+    own, calls = CapacityLimiter(_AT_ONCE), 0
+
+    async def call(fields: Any) -> Any:
+        nonlocal calls
+        if calls >= _AT_ONCE + _MOST_WAITING:
+            raise TooBusy(words.TOO_MANY_WAIT)
+        calls += 1
+        try:
+            return await to_thread.run_sync(function, fields, limiter=own)
+        finally:
+            calls -= 1
+
+    return call
+
+
 def _server_function(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """Wrap an endpoint in a plain function: Gradio marks its server functions, and cannot mark methods.
 
     The wrapper reads the fields and answers ``{"refused": reason}`` for what the endpoint raises. To the
-    page an error status would look like an app that does not answer.
+    page an error status would look like an app that does not answer. Endpoints marked ``waits`` get
+    threads of their own: all others share 40, and slow servers would take them all.
     """
+    work = _aside(function) if is_waiting(function) else function
 
     def call(data: Any) -> Any:
         try:
@@ -70,10 +95,11 @@ def _server_function(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
     async def call_async(data: Any) -> Any:
         try:
-            return await function(read_fields(data))
+            _check_origin(function)
+            return await work(read_fields(data))
         except Exception as error:
             return refusal(error)
 
-    wrapper = call_async if inspect.iscoroutinefunction(function) else call
+    wrapper = call_async if inspect.iscoroutinefunction(work) else call
     wrapper.__name__ = function.__name__
     return wrapper

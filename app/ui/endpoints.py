@@ -9,14 +9,14 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import Field, TypeAdapter, ValidationError
 
+from app.ui import words
 from app.ui.rounds.view import View
-from app.ui.words import Words
 from engine.errors import ForetokenError, InvalidRequest
 
 logger = logging.getLogger(__name__)
 
 F = TypeVar("F", bound=Callable[..., Any])
-_MARK, _REFUSAL = "is_endpoint", "refusal_elsewhere"
+_MARK, _REFUSAL, _WAITS = "is_endpoint", "refusal_elsewhere", "waits"
 
 _Number = Annotated[int, Field(ge=-(2**63), lt=2**63)]  # as SQLite has them
 _Long = Annotated[str, Field(coerce_numbers_to_str=True)]
@@ -25,13 +25,16 @@ _Scalar = bool | int | float | str | None
 _Settings = dict[str, _Scalar | dict[str, dict[str, _Scalar]]]
 
 _TYPES: Mapping[str, Any] = {
-    **dict.fromkeys(("chat", "message", "run", "from", "number", "size"), _Number | None),
+    **dict.fromkeys(
+        ("chat", "message", "run", "from", "number", "size", "attachment"), _Number | None
+    ),
     **dict.fromkeys(("messages", "depths"), list[_Number]),
+    **dict.fromkeys(("off",), list[_Text] | None),
     **dict.fromkeys(("heads", "methods", "sources"), list[_Text]),
     **dict.fromkeys(("deleted",), float),
     **dict.fromkeys(("text", "prompt"), _Long | None),
     **dict.fromkeys(("context", "folder"), _Number | _Text | None),
-    **dict.fromkeys(("minutes", "seed", "max_tokens", "value"), _Scalar),
+    **dict.fromkeys(("minutes", "seed", "max_tokens", "value", "threads"), _Scalar),
     "settings": _Settings | None,
     "sides": Annotated[list[dict[str, _Scalar]], Field(min_length=2, max_length=2)],
     "files": list[Any] | None,
@@ -57,6 +60,12 @@ def local_endpoint(refusal: str) -> Callable[[F], F]:
     return mark
 
 
+def waits(method: F) -> F:
+    """Mark an endpoint that waits for another program or machine, so that it holds no shared thread."""
+    setattr(method, _WAITS, True)
+    return method
+
+
 def endpoints_of(backend: object) -> Iterator[Callable[[Any], Any]]:
     """Yield the endpoints of a backend. A function that is given in place of one is its own endpoint."""
     if callable(backend):
@@ -73,11 +82,16 @@ def refusal_elsewhere(method: Callable[..., Any]) -> str | None:
     return getattr(method, _REFUSAL, None)
 
 
+def is_waiting(method: Callable[..., Any]) -> bool:
+    """Return whether ``method`` is marked ``waits``."""
+    return hasattr(method, _WAITS)
+
+
 class RequestFields(dict[str, Any]):
     """The fields that were sent. Reading one that is missing raises InvalidRequest."""
 
     def __missing__(self, name: str) -> Any:
-        raise InvalidRequest(name, Words.field_missing(name))
+        raise InvalidRequest(name, words.field_missing(name))
 
 
 def read_fields(data: Any) -> RequestFields:
@@ -86,11 +100,11 @@ def read_fields(data: Any) -> RequestFields:
         # This refuses lone surrogates too.
         json.dumps(data, ensure_ascii=False, allow_nan=False).encode()
     except (ValueError, RecursionError) as error:
-        raise InvalidRequest("data", Words.field_malformed("data")) from error
+        raise InvalidRequest("data", words.field_malformed("data")) from error
     if data is None:
         return RequestFields()
     if not isinstance(data, dict):
-        raise InvalidRequest("data", Words.field_malformed("data"))
+        raise InvalidRequest("data", words.field_malformed("data"))
     return RequestFields({name: _checked(name, value) for name, value in data.items()})
 
 
@@ -98,7 +112,7 @@ def _checked(name: str, value: Any) -> Any:
     try:
         return _VALIDATORS.get(name, _TEXT).validate_python(value)
     except ValidationError as error:
-        raise InvalidRequest(name, Words.field_malformed(name)) from error
+        raise InvalidRequest(name, words.field_malformed(name)) from error
 
 
 def outcome(act: Callable[[], object]) -> View:
@@ -108,7 +122,7 @@ def outcome(act: Callable[[], object]) -> View:
     except ForetokenError as error:
         return {"error": str(error)}
     except OSError as error:
-        return {"error": Words.disk_refused(error)}
+        return {"error": words.disk_refused(error)}
     return {"error": None}
 
 
@@ -117,4 +131,4 @@ def refusal(error: Exception) -> View:
     if isinstance(error, ForetokenError):
         return {"refused": str(error)}
     logger.error("A page's request failed", exc_info=error)
-    return {"refused": Words.FAILED}
+    return {"refused": words.FAILED}

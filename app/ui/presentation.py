@@ -1,10 +1,8 @@
-"""The pages' theme and head, and the scripts and styles that are served with them."""
+"""The pages' theme and head, and the bundle of scripts and styles that is served with them."""
 
 from __future__ import annotations
 
 import hashlib
-import re
-from pathlib import Path, PurePosixPath
 from typing import Any
 
 from gradio.themes import Base
@@ -12,21 +10,16 @@ from gradio.themes.utils import sizes
 from starlette.responses import Response
 from starlette.routing import Mount
 from starlette.staticfiles import StaticFiles
-from starlette.types import Scope
 
 from app import paths
 from app.ui import addresses
+from app.web import installable
 
-HERE = Path(__file__).parent
-SERVED = "/foretoken"
-"""The address of scripts and styles. Below it paths are those of the repository, so that the scripts'
-relative imports are right in an editor and without a server too."""
-
-OWN, VENDOR = f"{SERVED}/app/ui", f"{SERVED}/assets/ui"
-SUFFIXES = (".js", ".css")
+SCRIPT, STYLE, ON_DEMAND = "app.js", "app.css", "katex.js"
+FONT = "fonts/inter-latin-wght-normal.woff2"
 
 
-_FONT = ("ui-sans-serif", "system-ui", "-apple-system", "Segoe UI", "sans-serif")
+_FONT = ("Inter Variable", "system-ui", "-apple-system", "Segoe UI", "sans-serif")
 _MONO = ("ui-monospace", "SFMono-Regular", "Menlo", "Consolas", "monospace")
 
 
@@ -50,77 +43,55 @@ def _theme() -> Base:
 
 
 def presentation() -> dict[str, Any]:
-    """Return the keyword arguments for ``gr.mount_gradio_app``: theme, styles, scripts, static files."""
+    """Return the keyword arguments for ``gr.mount_gradio_app``: theme and static files."""
     assets = paths.assets() / "ui"
-    routes = [Mount(OWN, _Own(directory=HERE)), Mount(VENDOR, _Fresh(directory=assets))]
     return {
         "theme": _theme(),
-        "head": _head(),
+        "head": style(),  # once more, behind Gradio's own styles
         "favicon_path": str(assets / "img" / "favicon.png"),
         "footer_links": [],
         "run_history": False,
         "show_error": False,
-        "app_kwargs": {"routes": routes},
+        "app_kwargs": {
+            "routes": [Mount(served(), _Unchanging(directory=assets)), *installable.routes()]
+        },
     }
 
 
-def inline_scripts() -> tuple[str, ...]:
-    """Return the scripts in the head itself, which Gradio copies into the page."""
-    return tuple(re.findall(r"<script>(.*?)</script>", _head(), re.DOTALL))
+def served() -> str:
+    """Return the address of scripts, styles and fonts, which holds a digest of them: what a browser has
+    from there never changes."""
+    digest = hashlib.sha256()
+    for name in (SCRIPT, STYLE, ON_DEMAND):
+        digest.update((paths.assets() / "ui" / name).read_bytes())
+    return f"/foretoken/{digest.hexdigest()[:12]}"
 
 
-def _head() -> str:
-    version = _version()
-    styles = [HERE / "shared" / "ui.css", *_of_pages("*.css")]
+def head() -> str:
+    """Return the scripts' part of the document's head. It is in the document itself: Gradio would add it
+    only after its own scripts have come, one after another."""
+    folder = served()
     return "\n".join(
         (
             '<meta name="color-scheme" content="light dark">',
             addresses.head(),
-            f'<link rel="stylesheet" href="{VENDOR}/vendor/katex/katex.min.css">',
-            *(f'<link rel="stylesheet" href="{_url(path)}?{version}">' for path in styles),
-            *(
-                f'<script type="module" src="{_url(path)}?{version}"></script>'
-                for path in _scripts()
-            ),
+            f'<link rel="preload" href="{folder}/{STYLE}" as="style">',
+            f'<script type="module" src="{folder}/{SCRIPT}"></script>',
+            f'<link rel="preload" href="{folder}/{FONT}" as="font" type="font/woff2" crossorigin>',
+            installable.HEAD,
         )
     )
 
 
-class _Fresh(StaticFiles):
-    """Files that the browser revalidates each time, so that an update is seen at once."""
+def style() -> str:
+    """Return the link to the styles."""
+    return f'<link rel="stylesheet" href="{served()}/{STYLE}">'
+
+
+class _Unchanging(StaticFiles):
+    """Files that a browser may keep for good."""
 
     def file_response(self, *arguments: Any, **options: Any) -> Response:
         response = super().file_response(*arguments, **options)
-        response.headers["cache-control"] = "no-cache"
+        response.headers["cache-control"] = "public, max-age=31536000, immutable"
         return response
-
-
-class _Own(_Fresh):
-    """Serve scripts and styles, but not the Python files in the same folders."""
-
-    async def get_response(self, path: str, scope: Scope) -> Response:
-        if PurePosixPath(path).suffix not in SUFFIXES:
-            return Response(status_code=404)
-        return await super().get_response(path, scope)
-
-
-def _of_pages(pattern: str) -> list[Path]:
-    return sorted((HERE / "pages").glob(f"*/{pattern}"))
-
-
-def _scripts() -> list[Path]:
-    """Return each page's script, which has its folder's name and imports the others."""
-    return [path for path in _of_pages("*.js") if path.stem == path.parent.name]
-
-
-def _url(path: Path) -> str:
-    return f"{OWN}/{path.relative_to(HERE).as_posix()}"
-
-
-def _version() -> str:
-    """Return a digest of all scripts and styles."""
-    digest = hashlib.sha256()
-    for suffix in SUFFIXES:
-        for path in sorted(HERE.rglob(f"*{suffix}")):
-            digest.update(path.read_bytes())
-    return digest.hexdigest()[:10]

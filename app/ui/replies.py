@@ -17,10 +17,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from app.mcp.runner import Answer
 from app.storage.rows import StoredMessage
 from app.storage.store import Store
 from app.ui.rounds import view
 from app.ui.rounds.feed import Feed
+from app.ui.rounds.reply_calls import ReplyCalls, ToolTurn, show_calls
 from engine import trace
 from engine.api import Generation
 from engine.errors import ForetokenError
@@ -42,7 +44,10 @@ KEPT = 32
 
 
 class LiveReply:
-    """One reply being written. ``feed`` is what pages follow; once all is stored, ``done`` is set."""
+    """One reply being written. ``feed`` is what pages follow; once all is stored, ``done`` is set.
+
+    If it calls tools, it is done once they have results, and the reply to these has begun.
+    """
 
     def __init__(
         self,
@@ -53,9 +58,11 @@ class LiveReply:
         message: int,
         pair: view.View | None = None,
         before: Sequence[Event] = (),
+        tools: ToolTurn | None = None,
+        earlier: Statistics | None = None,
     ) -> None:
         """``pair`` loads the reply's model again. ``before``: the events of the reply that is
-        continued."""
+        continued. ``earlier``: the sum of the replies before it that called tools in the same turn."""
         self.run = run
         self.chat = chat
         self.message = message
@@ -68,14 +75,28 @@ class LiveReply:
         self._thought: view.View | None = None
         self._resumed = ResumedReply(before)
         self._anew = bool(before)  # its kept rounds are stored again, with those that follow
+        self._calls: ReplyCalls | None = None
+        if tools is not None:
+            self._calls = ReplyCalls(
+                tools, generation.request, self._calls_changed, self._calls_ended
+            )
+        self._earlier, self._stopped = earlier, False
         self._unsaved: list[str] = []
         self._saved = time.monotonic()
         self._begun = False  # whether some of its text is stored
         # It is written by its thread, and at the app's end by another.
         self._lock = threading.RLock()
 
-    def stop(self) -> None:
+    def stop(self, *, closing: bool = False) -> None:
+        """Stop the reply, or the calls of tools that it made. ``closing``: because the app ends."""
+        self._stopped = True
         self._generation.cancel()
+        if self._calls is not None:
+            self._calls.cancel(closing=closing)
+
+    def answer_call(self, id: str, answer: Answer, reason: str = "") -> bool:
+        """Answer for a call that waits for the user; return False if none does by that id."""
+        return self._calls is not None and self._calls.answer(id, answer, reason)
 
     @property
     def unsaved(self) -> bool:
@@ -96,7 +117,7 @@ class LiveReply:
                 first = not self._begun and bool(self._reply.text)
                 if last or first or time.monotonic() - self._saved > SAVE_PERIOD:
                     self._save()
-                if last:
+                if last and not self._begin_calls():
                     self._end()
             except Exception as error:  # the thread writes other replies too
                 self._break_off(error)
@@ -136,6 +157,7 @@ class LiveReply:
                 "thought": view.stored_thought(self._reply),
                 "full": self._full,
                 "pair": self._pair,
+                "turn": self._turn,
             },
         }
 
@@ -153,6 +175,40 @@ class LiveReply:
         cut = self._reply.reason is FinishReason.LENGTH
         return cut and (request.max_tokens is None or new < request.max_tokens)
 
+    @property
+    def _turn(self) -> view.View | None:
+        """The figures of the whole turn; None if this is its only reply."""
+        if self._earlier is None:
+            return None
+        return view.turn_totals(self._earlier + self._reply.statistics)
+
+    def _begin_calls(self) -> bool:
+        """Run the calls of a reply that is complete; return False if there is nothing to run."""
+        ended = self._reply.reason is FinishReason.STOP
+        return ended and self._calls is not None and not self._stopped and self._calls.begin()
+
+    def _calls_changed(self) -> None:
+        """Store and show what became of the calls."""
+        assert self._calls is not None
+        stored = self._calls.stored
+        try:
+            self._store.save_calls(self.message, stored)
+        except ForetokenError as error:  # the disk is full: the page still shows them
+            _log("calls of tools could not be stored", error)
+        self.feed.append({"t": "calls", **(show_calls(stored, self._reply.text) or {})})
+
+    def _calls_ended(self) -> None:
+        """Begin the reply to the results, unless the turn ends here."""
+        assert self._calls is not None
+        try:
+            if not (self._stopped or self._calls.at_limit()):
+                began = self._calls.turn.proceed(self.message, lambda: self._stopped)
+                self.feed.append({"t": "next", **began})
+        except Exception:
+            logger.exception("a turn with tool calls failed")
+        finally:
+            self._end()
+
     def _take(self, event: Event) -> None:
         for each in self._resumed.join(event):
             self._add(each)
@@ -161,6 +217,8 @@ class LiveReply:
         self._reply.add(event)
         self._predicted.add(event)
         self._unsaved.append(trace.to_line(event))
+        if self._calls is not None:
+            self._calls.add(self._reply, last=isinstance(event, Finished))
         if self._thought is None or self._thought["to"] is None:
             self._thought = view.thought(
                 self._reply.text,
@@ -169,24 +227,32 @@ class LiveReply:
                 self._reply.thought_tokens or None,
             )
         told = view.totals(self._reply.statistics, self._predicted.counts)
-        self.feed.append(view.show(event), {**told, "thought": self._thought, "full": self._full})
+        told |= {"thought": self._thought, "full": self._full, "turn": self._turn}
+        if self._calls is not None:
+            told |= {"shown": self._calls.shown(self._reply), "calling": self._calls.written}
+        self.feed.append(view.show(event), told)
 
     def _break_off(self, error: Exception) -> None:
         """End the reply with an error, and store that if possible."""
-        logger.exception("a reply broke off")
+        _log("a reply failed", error)
         self._generation.cancel()
         try:
             why = str(error) if isinstance(error, ForetokenError) else f"{error!r}."
-            self._take(Failed(f"The reply broke off. {why}"))
+            self._take(Failed(f"The reply failed. {why}"))
             self._save()
-        except Exception:
-            logger.exception("the end of a reply could not be stored")
+        except Exception as another:
+            _log("the end of a reply could not be stored", another)
         finally:
             self._end()
 
     def _end(self) -> None:
         self.done.set()
         self.feed.close()
+
+
+def _log(what: str, error: Exception) -> None:
+    """Log an error; one of ours, a full disk, says all without a traceback."""
+    logger.error("%s: %s", what, error, exc_info=not isinstance(error, ForetokenError))
 
 
 class LiveReplies:
@@ -207,11 +273,15 @@ class LiveReplies:
         message: int,
         pair: view.View | None = None,
         before: Sequence[Event] = (),
+        tools: ToolTurn | None = None,
+        earlier: Statistics | None = None,
     ) -> LiveReply:
-        """Start to write a reply. ``pair`` and ``before``: see ``LiveReply``."""
+        """Start to write a reply. For the last four see ``LiveReply``."""
         with self._lock:
             number = next(self._numbers)
-            writing = LiveReply(number, generation, self._store, chat, message, pair, before)
+            writing = LiveReply(
+                number, generation, self._store, chat, message, pair, before, tools, earlier
+            )
             self._all[writing.run] = writing
             ended = [old for old in self._all.values() if old.done.is_set()]
             for old in ended[:-KEPT]:
@@ -236,9 +306,17 @@ class LiveReplies:
         with self._lock:
             growing = self._growing()
         for writing in growing:
-            writing.stop()
+            writing.stop(closing=True)
         end = time.monotonic() + CLOSING_S
         return [each for each in growing if not each.done.wait(max(0.0, end - time.monotonic()))]
+
+    def stop_chat(self, chat: int) -> list[LiveReply]:
+        """Stop what is being written in a chat; return it. Two follow each other after calls of tools."""
+        with self._lock:
+            growing = [each for each in self._growing() if each.chat == chat]
+        for writing in growing:
+            writing.stop()
+        return growing
 
     def find(self, run: int) -> LiveReply | None:
         with self._lock:
@@ -256,6 +334,9 @@ class LiveReplies:
             writing = next(
                 (each for each in self._all.values() if each.message == message.id), None
             )
+        left = message.calls is not None and self._store.alone
+        if left and message.calls and (writing is None or writing.done.is_set()):
+            message = replace(message, calls=message.calls.interrupted())
         if writing is not None:
             return writing.over(message)
         lost = message.status == "running" and self._store.alone

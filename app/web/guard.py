@@ -10,6 +10,7 @@ but pages, so streams stay streams.
 from __future__ import annotations
 
 import ipaddress
+import secrets
 import socket
 from dataclasses import dataclass
 from urllib.parse import urlsplit
@@ -19,17 +20,18 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app.web import login
+from app.web import installable, login
+from app.web.error_forms import OLLAMA, Form, error_body, form_of
 from app.web.listen import is_loopback
 from app.web.login import Login
-from app.web.page_policy import content_policy, hash_of, opens_page, uncompressed, with_nonce
+from app.web.page_policy import content_policy, opens_page, uncompressed, with_nonce
 from app.web.switch import ApiSwitch
 from engine import wire
 
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 METRICS = "/metrics"
-OLLAMA = "/api/"
-"""Errors under this path have Ollama's form."""
+LLAMA_CPP = "/tokenize", "/detokenize", "/apply-template", "/infill", "/rerank", "/reranking"
+"""Paths of the API that are elsewhere than its others, as llama.cpp has them."""
 HEALTH = "/health"
 """Says only whether a model is loaded, so it needs no key."""
 CREDENTIALS = "access-control-allow-credentials"
@@ -43,12 +45,12 @@ LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 
 GRADIO = "/gradio_api/"
 GRADIO_USED = (
-    "app_id", "cancel", "component_server", "heartbeat/", "info", "queue/", "reset", "run/",
+    "app_id", "cancel", "component_server", "heartbeat/", "info", "reset", "run/",
     "startup-events", "theme.css",
 )  # fmt: skip
 """Gradio's routes that the pages use, by prefixes. The others are blocked: they accept uploads of any
 size, fetch from other servers, serve files and edit the app."""
-GRADIO_NEVER = ("/monitoring", "/svelte", "/gradio_api")
+GRADIO_NEVER = ("/monitoring", "/svelte", "/gradio_api", "/manifest.json")
 """More of Gradio's routes that no page uses."""
 
 SECURITY_HEADERS = {
@@ -78,12 +80,10 @@ class Guard:
         *,
         host: str,
         switch: ApiSwitch,
-        inline: tuple[str, ...] = (),
         instance: str = wire.INSTANCE,
     ) -> None:
-        """``inline``: scripts that are inserted into pages after they were sent. ``instance``: this app's
-        name in ``Via`` headers."""
-        self.app, self.hashes = app, tuple(map(hash_of, inline))
+        """``instance``: this app's name in ``Via`` headers."""
+        self.app = app
         # A key of the Server page is for the API; the pages need the one of the command line.
         wanted = switch.pages and (switch.given_key is not None or switch.needs_key)
         self.login = Login(lambda: switch.api_key) if wanted else None
@@ -97,13 +97,13 @@ class Guard:
             return
         refusal = self.judge(scope)
         wire.passed.set(wire.instances_in(Headers(scope=scope).getlist(wire.VIA)))
-        sending = _with_headers(send, of_api=is_api(scope["path"]))
+        sending = _with_headers(send, scope)
         if refusal is not None:
             await self._refuse(refusal, scope, receive, sending)
         elif self.login is not None and scope["path"] == login.PATH:
             await self.login(scope, receive, sending)
         elif scope["type"] == "http" and opens_page(scope):
-            whole = sending if scope["method"] == "HEAD" else with_nonce(sending, self.hashes)
+            whole = sending if scope["method"] == "HEAD" else with_nonce(sending)
             await self.app(uncompressed(scope), receive, whole)
         else:
             await self.app(scope, receive, sending)
@@ -116,15 +116,15 @@ class Guard:
             return Refusal(
                 403,
                 "unknown_host",
-                f"This server does not go by the name {host!r}. Open it as localhost or 127.0.0.1, "
-                "or start it with --host.",
+                f"This server does not accept the host name {host!r}. Open it as localhost or "
+                "127.0.0.1, or start it with --host.",
             )
         if self.instance in wire.instances_in(headers.getlist(wire.VIA)):
             return Refusal(
                 508,
                 "request_loop",
-                "This request was sent by this Foretoken itself, which is connected to a server that "
-                "leads back to it. Connect it to another server.",
+                "This Foretoken is connected to a server that leads back to it. Connect it to "
+                "another server.",
             )
         origin = headers.get("origin")
         guarded = (
@@ -134,7 +134,7 @@ class Guard:
             return Refusal(
                 403,
                 "origin_not_allowed",
-                f"A page of {origin} may not use this server. If it should use the API, start with "
+                f"Pages of {origin} may not use this server. To allow them, start with "
                 f"--allow-origin {origin}{self.switch.or_page('allow it')}.",
             )
         if is_unused(path) or any(ord(sign) < 32 for sign in path):
@@ -164,24 +164,24 @@ class Guard:
         if key is None or scope.get("method") == "OPTIONS":
             return True
         scheme, _, credentials = headers.get("authorization", "").partition(" ")
-        # Clients send a key that is not ASCII in UTF-8.
-        sent = credentials.strip().encode("latin-1").decode("utf-8", "replace")
-        return scheme.lower() == "bearer" and login.same(sent, key)
+        sent = [credentials] if scheme.lower() == "bearer" else []
+        sent += headers.getlist("x-api-key")  # Anthropic's clients
+        return any(login.same(_in_utf8(one.strip()), key) for one in sent)
 
     def _needs_key(self) -> Refusal:
         return Refusal(
             401,
             "invalid_api_key",
-            "This server needs its API key: send the header 'Authorization: Bearer KEY' with the key "
-            f"that it was started with{self.switch.or_page('set')}.",
+            "This server needs its API key. Send the header 'Authorization: Bearer KEY', or "
+            f"'x-api-key: KEY', with the key from its start{self.switch.or_page('set')}.",
         )
 
     def _may_see_pages(self, scope: Scope, headers: Headers) -> bool:
-        if self.login is None or scope["path"] in (login.PATH, HEALTH):
+        path = scope["path"]
+        if self.login is None or path in (login.PATH, HEALTH) or installable.is_public(path):
             return True
-        return self.login.knows(scope) or (
-            "authorization" in headers and self._has_key(scope, headers)
-        )
+        given = "authorization" in headers or "x-api-key" in headers
+        return self.login.knows(scope) or (given and self._has_key(scope, headers))
 
     async def _refuse(self, refusal: Refusal, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":
@@ -189,7 +189,7 @@ class Guard:
         elif self.login is not None and refusal is _PAGES_NEED_KEY and opens_page(scope):
             await self.login.ask(scope)(scope, receive, send)
         else:
-            answer = _answer(scope["path"], refusal, self._readable(scope))
+            answer = _answer(scope, refusal, self._readable(scope))
             await answer(scope, receive, send)
 
     def _readable(self, scope: Scope) -> dict[str, str]:
@@ -225,12 +225,12 @@ class Cors(CORSMiddleware):
 _PAGES_NEED_KEY = Refusal(
     401,
     "login_needed",
-    f"These pages need the key of this server. Open {login.PATH} in the browser.",
+    f"These pages need the server's key. Open {login.PATH} in a browser.",
 )
 
 
 def is_api(path: str) -> bool:
-    return path in ("/v1", METRICS) or path.startswith(("/v1/", OLLAMA))
+    return path in ("/v1", METRICS, *LLAMA_CPP) or path.startswith(("/v1/", OLLAMA))
 
 
 def is_unused(path: str) -> bool:
@@ -261,12 +261,22 @@ def _machine_names(host: str) -> frozenset[str]:
     return frozenset({host.lower(), own, f"{own.split('.')[0]}.local", socket.getfqdn().lower()})
 
 
-def _with_headers(send: Send, *, of_api: bool) -> Send:
+def _in_utf8(credentials: str) -> str:
+    """Return a key as it was meant: clients send one that is not ASCII in UTF-8."""
+    return credentials.encode("latin-1").decode("utf-8", "replace")
+
+
+def _with_headers(send: Send, scope: Scope) -> Send:
+    of_api = is_api(scope["path"])
+    of_anthropic = scope["type"] == "http" and of_api and form_of(scope) is Form.ANTHROPIC
+
     async def sending(message: Message) -> None:
         if message["type"] == "http.response.start":
             headers = MutableHeaders(scope=message)
             for name, value in SECURITY_HEADERS.items():
                 headers.setdefault(name, value)
+            if of_anthropic:
+                headers["Request-Id"] = f"req_{secrets.token_hex(12)}"
             # Gradio would let other origins read the pages, and send cookies.
             for name in {name.lower() for name in headers} & CORS_HEADERS:
                 if not of_api or name == CREDENTIALS:
@@ -276,15 +286,16 @@ def _with_headers(send: Send, *, of_api: bool) -> Send:
     return sending
 
 
-def _answer(path: str, refusal: Refusal, headers: dict[str, str]) -> Response:
+def _answer(scope: Scope, refusal: Refusal, headers: dict[str, str]) -> Response:
     """Return the answer in the API's form on its paths, as plain text elsewhere."""
-    if not is_api(path):
+    if not is_api(scope["path"]):
         return PlainTextResponse(refusal.message, refusal.status, headers)
-    error = {
-        "message": refusal.message,
-        "type": "invalid_request_error",
-        "param": None,
-        "code": refusal.code,
-    }
-    body = {"error": refusal.message if path.startswith(OLLAMA) else error}
+    body = error_body(
+        form_of(scope),
+        refusal.status,
+        refusal.message,
+        kind="invalid_request_error",
+        param=None,
+        code=refusal.code,
+    )
     return JSONResponse(body, refusal.status, headers)

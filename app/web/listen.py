@@ -7,17 +7,22 @@ import contextlib
 import errno
 import ipaddress
 import socket
+import ssl
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 
 import psutil
 
-from engine.errors import ForetokenError
+from engine.errors import ForetokenError, what_failed
 
 TRIES = 100
 """Ports that are tried, from the wanted one on."""
 
 LAST_PORT = 65535
+
+
+Certificate = tuple[Path, Path]
 
 
 class CannotListen(ForetokenError):
@@ -26,12 +31,14 @@ class CannotListen(ForetokenError):
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """A listening socket and its address."""
+    """A listening socket and its address. ``certificate``: the files of a certificate and its key, for
+    HTTPS."""
 
     socket: socket.socket
     host: str
     port: int
     wanted: int
+    certificate: Certificate | None = None
 
     @property
     def moved(self) -> bool:
@@ -45,31 +52,58 @@ class Listener:
     @property
     def url(self) -> str:
         """The address to open on this machine."""
-        host = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(self.host, self.host)
-        return f"http://{f'[{host}]' if ':' in host and '[' not in host else host}:{self.port}"
+        return self._at({"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host))
+
+    @property
+    def urls_elsewhere(self) -> tuple[str, ...]:
+        """The addresses to open on other devices, where it listens on all of this machine."""
+        if self.host not in ("0.0.0.0", "::"):
+            return ()
+        found = (each for card in psutil.net_if_addrs().values() for each in card)
+        own = [each.address for each in found if each.family == socket.AF_INET]
+        return tuple(self._at(each) for each in own if not _is_reserved(each))
+
+    def _at(self, host: str) -> str:
+        scheme = "http" if self.certificate is None else "https"
+        return f"{scheme}://{f'[{host}]' if ':' in host and '[' not in host else host}:{self.port}"
 
 
-def listen(host: str, port: int, *, exact: bool = False) -> Listener:
+def listen(
+    host: str, port: int, *, exact: bool = False, certificate: Certificate | None = None
+) -> Listener:
     """Listen at ``port``, or the next free one unless ``exact``; port 0 lets the system choose.
 
-    Raises CannotListen.
+    Raises CannotListen, also for a ``certificate`` that cannot be used.
     """
+    if certificate is not None:
+        _check(certificate)
     if not 0 <= port <= LAST_PORT:
-        raise CannotListen(f"Port {port} does not exist; choose one from 1024 to {LAST_PORT}.")
+        raise CannotListen(f"Port {port} does not exist. Choose one from 1024 to {LAST_PORT}.")
     family = _family(host)
     for candidate in range(port, min(port + TRIES, LAST_PORT + 1)):
         bound = _try(family, host, candidate)
         if bound is not None:
-            return Listener(bound, host, bound.getsockname()[1], port)
+            return Listener(bound, host, bound.getsockname()[1], port, certificate)
         if exact:
             raise CannotListen(
-                f"Port {port} is taken by {holder(port)}. End that program, or choose another port with "
-                "--port; without --port the next free one is taken."
+                f"Port {port} is used by {holder(port)}. Stop that program, or choose another "
+                "port with --port; without --port the next free one is used."
             )
     raise CannotListen(
         f"No port from {port} to {candidate} is free. Close another program, or choose a port "
         "with --port."
     )
+
+
+def _check(certificate: Certificate) -> None:
+    """Raise CannotListen if these files are no certificate and its key."""
+    try:
+        ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(*certificate)
+    except (OSError, ValueError) as error:  # of ssl, too
+        raise CannotListen(
+            f"{certificate[0]} and {certificate[1]} are not a certificate and its key (PEM): "
+            f"{what_failed(error)}."
+        ) from error
 
 
 def holder(port: int) -> str:
@@ -95,13 +129,19 @@ def is_loopback(host: str) -> bool:
     return False
 
 
+def _is_reserved(address: str) -> bool:
+    """Return whether no other device can open an address of this machine."""
+    found = ipaddress.ip_address(address)
+    return found.is_loopback or found.is_link_local
+
+
 def _family(host: str) -> socket.AddressFamily:
     try:
         addresses = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError) as error:
         raise CannotListen(
-            f"{host!r} is no address of this machine ({error}). Use --host 127.0.0.1 for this "
-            "machine only, or 0.0.0.0 for the whole network."
+            f"{host!r} is not an address of this machine ({what_failed(error)}). Use --host 127.0.0.1 "
+            "for this machine only, or 0.0.0.0 for the whole network."
         ) from error
     return addresses[0][0]
 
@@ -119,8 +159,8 @@ def _try(family: socket.AddressFamily, host: str, port: int) -> socket.socket | 
         if _is_taken(error):
             return None
         raise CannotListen(
-            f"Cannot listen at {host}:{port}: {error.strerror or error}. Choose another address "
-            "with --host, or a port above 1023 with --port."
+            f"Cannot listen on {host}:{port}: {error.strerror or error}. Choose another "
+            "address with --host, or a port above 1023 with --port."
         ) from error
     return bound
 

@@ -17,6 +17,8 @@ from starlette.datastructures import Headers
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.types import Receive, Scope, Send
 
+from app.web.installable import HEAD, ICONS
+
 PATH = "/login"
 LARGEST_FORM = 8192
 """Bytes of the submitted form."""
@@ -24,14 +26,15 @@ WRONG_S = 0.5
 """Delay after a wrong key; attempts wait for each other."""
 
 _POLICY = (
-    "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; frame-ancestors 'none'"
+    "default-src 'none'; style-src 'unsafe-inline'; img-src 'self'; manifest-src 'self'; "
+    "form-action 'self'; frame-ancestors 'none'"
 )
-_WRONG = (
-    "That is not the key. It is the one that Foretoken was started with, or printed at its start."
-)
+_WRONG = "Wrong key. Use the one that Foretoken was started with, or printed when it started."
 _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
 <meta name="color-scheme" content="light dark"><title>Foretoken</title>
+{head}
+<link rel="icon" href="{icon}">
 <style>
 body {{ font: 1rem/1.5 system-ui, sans-serif; margin: 1rem; min-height: 90vh; }}
 body {{ display: grid; place-items: center; }}
@@ -42,7 +45,7 @@ input, button {{ font: inherit; padding: .5rem .75rem; border-radius: .375rem; b
 </style></head><body>
 <form method="post" action="{path}">
 <h1>Foretoken</h1>
-<label for="key">This app needs its key.</label>
+<label for="key">Enter the API key of this Foretoken.</label>
 <input id="key" name="key" type="password" autocomplete="current-password" required autofocus>
 <input name="next" type="hidden" value="{next}">
 <p role="alert">{problem}</p>
@@ -93,7 +96,12 @@ class Login:
             return _page(after, _WRONG, status=401)
         reply = RedirectResponse(after, status_code=303)
         reply.set_cookie(
-            _cookie_name(scope), self._token, httponly=True, samesite="strict", path="/"
+            _cookie_name(scope),
+            self._token,
+            httponly=True,
+            samesite="strict",
+            path="/",
+            secure=scope["scheme"] == "https",
         )
         return reply
 
@@ -123,7 +131,13 @@ def _page(after: str, problem: str = "", status: int = 200) -> Response:
         "Content-Security-Policy": _POLICY,
         "Cache-Control": "no-store",
     }
-    text = _PAGE.format(path=PATH, next=html.escape(after), problem=html.escape(problem))
+    text = _PAGE.format(
+        head=HEAD,
+        icon=f"{ICONS}/foretoken.svg",
+        path=PATH,
+        next=html.escape(after),
+        problem=html.escape(problem),
+    )
     return HTMLResponse(text, status_code=status, headers=headers)
 
 

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import re
 import secrets
-from base64 import b64encode
-from collections.abc import Callable, Sequence
-from hashlib import sha256
+from collections.abc import Callable
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import Message, Scope, Send
@@ -20,18 +18,13 @@ _SCRIPT = re.compile(rb"<script(?=[\s>])", re.IGNORECASE)
 _SCRIPT_END = re.compile(rb"</script", re.IGNORECASE)
 
 
-def hash_of(script: str) -> str:
-    """Return the policy's source for an inline script that Gradio inserts later."""
-    return f"'sha256-{b64encode(sha256(script.encode()).digest()).decode()}'"
-
-
-def content_policy(nonce: str = "", hashes: Sequence[str] = ()) -> str:
+def content_policy(nonce: str = "") -> str:
     """Return an answer's policy: nothing is fetched from or sent to another machine, not even an image in
     a model's Markdown.
 
     Gradio needs 'unsafe-eval' (it compiles templates by ``Function``) and inline styles.
     """
-    inline = "".join(f" {each}" for each in ([f"'nonce-{nonce}'"] if nonce else []) + [*hashes])
+    inline = f" 'nonce-{nonce}'" if nonce else ""
     return "; ".join(
         (
             "default-src 'self' data: blob:",
@@ -59,13 +52,12 @@ def opens_page(scope: Scope) -> bool:
     )
 
 
-def with_nonce(send: Send, hashes: Sequence[str]) -> Send:
-    """Wrap ``send`` so that a page without a policy of its own is sent with a nonce. ``hashes``: of
-    scripts that are inserted later."""
+def with_nonce(send: Send) -> Send:
+    """Wrap ``send`` so that a page without a policy of its own is sent with a nonce."""
 
     def marked(page: bytes, headers: MutableHeaders) -> bytes:
         nonce = secrets.token_urlsafe(16)
-        headers[POLICY] = content_policy(nonce, hashes)
+        headers[POLICY] = content_policy(nonce)
         return mark(page, nonce)
 
     return rewriting(send, _is_page, marked)

@@ -199,11 +199,14 @@ class RequestLog:
         self.watchers = Watchers()
         self._entries: OrderedDict[int, Entry] = OrderedDict()
         self._version = self._count = 0
+        self.last_at = 0.0
+        """When the last request came, in seconds since 1970."""
 
     def begin(self, address: str, agent: str, path: str) -> Entry:
         """Log a new request. Beyond ``KEPT``, the oldest that has ended is dropped."""
         with self.lock:
             self._count += 1
+            self.last_at = time.time()
             entry = self._entries[self._count] = Entry(self, self._count, address, agent, path)
             while len(self._entries) > KEPT:
                 ended = (number for number, each in self._entries.items() if each.stage in ENDED)

@@ -24,10 +24,12 @@ class ApiKeyMissing(ForetokenError):
 @dataclass(frozen=True, slots=True)
 class Serving:
     """How the API loads models. ``on_demand``: it loads what a request names, if that is on the disk.
-    ``idle_unload``: minutes without a request until it unloads; None: never."""
+    ``idle_unload``: minutes without a request until it unloads; None: never. ``most``: how many models
+    may be in memory at once."""
 
     on_demand: bool = False
     idle_unload: float | None = None
+    most: int = 1
 
 
 class ApiSwitch:
@@ -72,9 +74,9 @@ class ApiSwitch:
     def _check(self, on: bool) -> None:
         if on and self.needs_key and not self.api_key:
             raise ApiKeyMissing(
-                "Foretoken listens beyond this machine, so the API needs a key. Start with "
-                "--api-key-file FILE, or with --host 127.0.0.1 for this machine only"
-                f"{self.or_page('set one')}."
+                "Foretoken is reachable from other machines, so the API needs a key. Start "
+                "with --api-key-file FILE, or with --host 127.0.0.1 for this machine "
+                f"only{self.or_page('set one')}."
             )
 
     def or_page(self, what: str) -> str:
@@ -104,8 +106,8 @@ class ApiSwitch:
         if len(cleaned) < SHORTEST_KEY or not visible:
             raise InvalidRequest(
                 "key",
-                f"A key is one word of at least {SHORTEST_KEY} letters, digits and signs, without "
-                "spaces. Choose another one, or have one made.",
+                f"A key must be one word of at least {SHORTEST_KEY} letters, digits and signs. "
+                "Choose another one, or generate one.",
             )
         self._change(key=cleaned)
 
@@ -119,8 +121,8 @@ class ApiSwitch:
         self._refuse_given()
         if self.needs_key:
             raise ApiKeyMissing(
-                "Foretoken listens beyond this machine, so the API cannot be without a key. Have a new "
-                "one made instead, or start with --host 127.0.0.1."
+                "Foretoken is reachable from other machines, so the API needs a key. Generate "
+                "a new one instead, or start with --host 127.0.0.1."
             )
         self._change(key=None)
 
@@ -128,7 +130,7 @@ class ApiSwitch:
         if self.given_key is not None:
             raise InvalidRequest(
                 "key",
-                "The key of this run was given at its start. To set one here, start Foretoken without "
+                "The key was set on the command line. To set one here, start Foretoken without "
                 "--api-key.",
             )
 
@@ -153,8 +155,8 @@ class ApiSwitch:
         if origin in self.given_origins:
             raise InvalidRequest(
                 "origin",
-                f"{origin} was allowed at the start. Start Foretoken without --allow-origin {origin} to "
-                "forbid it.",
+                f"{origin} was allowed on the command line. To remove it, start Foretoken "
+                f"without --allow-origin {origin}.",
             )
         self._change(origins=tuple(each for each in self._stored.origins if each != origin))
 
@@ -174,7 +176,7 @@ def origin_of(text: str) -> str:
     if not host or not parts.scheme or "*" in host:
         raise InvalidRequest(
             "origin",
-            f"{text.strip()!r} is no origin. Give the address of the page that is to use the API, such "
-            "as http://localhost:3000; each has to be named.",
+            f"{text.strip()!r} is not an origin. Enter the address of the website, such as "
+            "http://localhost:3000; wildcards are not supported.",
         )
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"

@@ -41,9 +41,9 @@ def settle(backend: str) -> None:
     addresses = os.environ.get("ETCD_ENDPOINTS") or ETCD_URL
     if backend == ETCD and not any(map(_answers, addresses.split(","))):
         raise ForetokenError(
-            f"Nothing answers at {addresses}, where workers are found by etcd. Start etcd, or say in "
-            "ETCD_ENDPOINTS where it is. On one machine files will do: -- --discovery-backend file, for "
-            "the frontend too."
+            f"Nothing answers at {addresses}, where etcd is expected for finding workers. "
+            "Start etcd, or set ETCD_ENDPOINTS. On one machine files work too: -- "
+            "--discovery-backend file, also for the frontend."
         )
 
 

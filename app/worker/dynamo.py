@@ -80,8 +80,8 @@ class ForetokenEngine(LLMEngine):
         """Raise InvalidRequest: Dynamo's own launcher cannot load a pair."""
         raise InvalidRequest(
             "dynamo",
-            "Dynamo's launcher knows no pair to load. Start the worker with `foretoken worker --dynamo`, "
-            "which loads one first.",
+            "Dynamo's launcher has no pair to load. Start the worker with `foretoken "
+            "worker --dynamo`.",
         )
 
     async def start(self, worker_id: int) -> EngineConfig:
@@ -192,12 +192,12 @@ def read_options(words: Sequence[str]) -> DynamoRuntimeConfig:
     try:
         config.validate()
     except ValueError as error:
-        raise InvalidRequest("dynamo", f"Dynamo's options do not go together: {error}") from error
+        raise InvalidRequest("dynamo", f"Dynamo's options do not fit together: {error}") from error
     if config.dyn_structural_tag:
         raise InvalidRequest(
             "dynamo",
-            "Dynamo's --dyn-structural-tag holds calls of tools to a grammar of xgrammar's, which this "
-            "engine does not read. Leave it out: calls are written freely, and read by their style.",
+            "Dynamo's --dyn-structural-tag uses an xgrammar grammar for tool calls, which "
+            "this engine does not support. Leave it out: calls are parsed from the text.",
         )
     discovery.settle(config.discovery_backend)
     return config
@@ -217,14 +217,13 @@ def serve(engine: LocalEngine, served: ServedModel, config: DynamoRuntimeConfig)
         except Exception as error:  # Dynamo raises plain exceptions
             raise ForetokenError(f"Dynamo's worker ended: {error}. {_DISCOVERY_REMEDY}") from error
     if not signals:
-        raise ForetokenError(
-            f"Dynamo ended this worker, and nobody had asked it to. {_DISCOVERY_REMEDY}"
-        )
+        raise ForetokenError(f"Dynamo stopped this worker unexpectedly. {_DISCOVERY_REMEDY}")
 
 
 _DISCOVERY_REMEDY = (
-    "Does what workers are found by run (etcd by default), and can this machine reach it? Then start "
-    "the worker again. With -- --discovery-backend file nothing but this machine's disk is needed."
+    "Is the discovery service running (etcd by default), and reachable from here? "
+    "Then start the worker again. With -- --discovery-backend file only this "
+    "machine's disk is needed."
 )
 
 

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from app.server.dialects import logprob
-from app.server.monitoring.metrics import timings
+from app.server.monitoring.metrics import summed_drafting, timings
 from app.worker.request_conversion import ConvertedRequest
 from engine.errors import ForetokenError
 from engine.events import Emitted, Event, Failed, Finished, Token
 from engine.reply import ReplyState
+from engine.stats import Statistics
 
 Chunk = dict[str, Any]
 
@@ -58,8 +59,19 @@ class OutputChunks:
             "finish_reason": str(event.reason),
             # The frontend counts too, but prefers the worker's count of the prompt.
             **({"completion_usage": usage} if self._request.starts_reply else {}),
-            "engine_data": {"seed": self._reply.seed, "timings": timings(statistics)},
+            "engine_data": {
+                "seed": self._reply.seed,
+                "timings": timings(statistics),
+                **self._rounds(statistics),
+            },
         }
+
+    def _rounds(self, statistics: Statistics) -> Chunk:
+        """Return the rounds, as vLLM tells them, for who reads more than counts of tokens."""
+        if not statistics.drafted:
+            return {}
+        deepest = len(statistics.accepted_at)
+        return {"metrics": {"speculative_decoding": summed_drafting(statistics, deepest)}}
 
     def _chunk(self, tokens: Sequence[int], text: str) -> Chunk:
         chunk: Chunk = {"token_ids": list(tokens), "index": 0}

@@ -102,17 +102,17 @@ def _refuse_unsupported(body: Mapping[str, Any], eos: Collection[int]) -> None:
             if value and name in neutral and value not in neutral[name]:
                 raise InvalidRequest(
                     name,
-                    f"{name} is {value!r}, which this worker's engine does not have. Leave it out.",
+                    f"{name} is {value!r}, which this worker does not support. Leave it out.",
                 )
     for name in _OTHER_INPUT:
         if body.get(name):
-            raise InvalidRequest(name, f"{name} is given; this worker answers text alone.")
+            raise InvalidRequest(name, f"{name} is given, but this worker supports text only.")
     other = set(_part(body, "stop_conditions").get("stop_token_ids") or ()) - set(eos)
     if other:
         raise InvalidRequest(
             "stop_token_ids",
-            f"stop_token_ids holds {min(other)}; replies of this worker end at the model's own tokens "
-            "and at stop strings. Give its text as a stop string.",
+            f"stop_token_ids has {min(other)}; this worker stops only at the model's own "
+            "end tokens and at stop strings. Send its text as a stop string.",
         )
 
 
@@ -133,11 +133,12 @@ def _grammar(guided: Mapping[str, Any] | None) -> Grammar | None:
     if unknown:
         raise InvalidRequest(
             "guided_decoding",
-            f"guided_decoding has {', '.join(sorted(unknown))}; this worker knows {', '.join(_GUIDED)}.",
+            f"guided_decoding has {', '.join(sorted(unknown))}; this worker supports "
+            f"{', '.join(_GUIDED)}.",
         )
     try:
         return grammar_of(None, StructuredOutputsBody.model_validate(values))
     except ValidationError as error:
         raise InvalidRequest(
-            "guided_decoding", f"guided_decoding is wrong: {in_words(error.errors()[0])}."
+            "guided_decoding", f"guided_decoding is invalid: {in_words(error.errors()[0])}."
         ) from error

@@ -126,6 +126,9 @@ class LayerDecoder(ABC, Generic[State, Step]):
         x = self.embedding(ids)
         if self.scale != 1:
             x = x * self.scale
+        if state.content is not None:
+            for first, embeddings in state.content.embeddings(state.end, state.end + rows):
+                x[first : first + len(embeddings)] = embeddings
         own = self.own_inputs(ids, x)
         for index in range(len(self.architecture.layers)):
             if aux is not None and positions is not None:

@@ -38,7 +38,7 @@ class LinearFactory:
     @classmethod
     def choose(cls, dtype: str, place: Device) -> LinearFactory:
         """Return the factory for ``place`` and a target that computes in ``dtype``, fp32 or bf16."""
-        device = place.device
+        device = place.torch_device
         library = build.ready(place.threads) if device.type == "cpu" and place.native else None
         if library is not None and "int8" in library.kinds:
             return cls("int8", device, library)

@@ -31,7 +31,7 @@ ALL_MIXERS: Mapping[type, frozenset[str]] = {
     Attention: ATTENTION[Attention]
     | {
         "output_gate", "shared_with", "value_norm", "qk_norm_across_heads", "qk_norm_after_rope",
-        "temperature", "sinks",
+        "temperature", "sinks", "rope.axes",
     },
     GatedDeltaNet: frozenset({"tiled"}),
     Mamba2: frozenset(),
@@ -55,8 +55,8 @@ HEAD_EXPERTS: Mapping[type, frozenset[str]] = {Experts: EXPERTS[Experts] - {"bia
 HEAD_ATTENTION: Mapping[type, frozenset[str]] = {
     Attention: frozenset(
         {
-            "rope", "rope.magnitude", "qkv_bias", "output_bias", "qk_norm", "output_gate", "causal",
-            "inputs", "window",
+            "rope", "rope.magnitude", "rope.axes", "qkv_bias", "output_bias", "qk_norm", "output_gate",
+            "causal", "inputs", "window",
         }
     )
 }  # fmt: skip
@@ -74,7 +74,7 @@ ALL_DECODER = DECODER | {
 class Support:
     """The operations of an executor.
 
-    backend        its name in sentences: "The compiled step"
+    backend        its name in sentences: "The compiled kernels"
     mixers         types of mixers, each with its options that are computed
     feed_forwards  likewise
     activations    of gates, by transformers' names
@@ -112,8 +112,11 @@ class Support:
         if missing:
             return f"{self.backend} cannot compute {', '.join(missing)}, which the model needs."
         if weights not in self.formats:
-            return f"{self.backend} cannot take weights in {weights}, only in {', '.join(self.formats)}."
+            return (
+                f"{self.backend} cannot compute with {weights} weights, only with "
+                f"{', '.join(self.formats)}."
+            )
         unknown = sorted(set(blocks) - self.blocks) if weights == AS_STORED else ()
         if unknown:
-            return f"{self.backend} cannot take blocks of {', '.join(unknown).upper()}."
+            return f"{self.backend} cannot compute with {', '.join(unknown).upper()} blocks."
         return None

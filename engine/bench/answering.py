@@ -15,7 +15,7 @@ from engine.reply import ReplyState
 from engine.request import Control, OptionValue, Request, Speculation
 from engine.stats import Statistics
 from engine.values.messages import Message
-from engine.values.sampling import AcceptanceRule, Sampling, resolve_rule
+from engine.values.sampling import AcceptanceRule, Sampling, check_rule, resolve_rule
 
 Follow = Callable[[Generation], ReplyState]
 """Reads a reply to its end. Raises ForetokenError where it failed."""
@@ -28,6 +28,9 @@ class Configuration:
     speculation: Speculation
     sampling: Sampling
     max_tokens: int | None = None
+
+    def __post_init__(self) -> None:
+        check_rule(self.speculation.acceptance, self.sampling.temperature)
 
     @property
     def rule(self) -> AcceptanceRule:
@@ -71,7 +74,9 @@ class Answer:
 def check_repeats(way: Configuration, answers: Sequence[Answer]) -> None:
     """Raise ForetokenError if runs of one request gave different words and must not."""
     if way.repeats_words and not all(one.says_the_same_as(answers[0]) for one in answers):
-        raise ForetokenError("The same request gave different words: this is a bug of the engine.")
+        raise ForetokenError(
+            "The same request gave different text: this is a bug. Please report it."
+        )
 
 
 def answer(

@@ -15,6 +15,7 @@ from engine.api import Engine, TopToken
 from engine.bench.answering import Answer
 from engine.bench.race import Race
 from engine.decoding.context import common_prefix
+from engine.stats import percent
 
 TIE = 16 * 2.0**-8
 """Scores closer than this may change places by rounding: it is the rounding of a logit of 16 in bfloat16,
@@ -48,12 +49,13 @@ class Divergence:
         (first, second), texts = self.candidates, [_shown(self.base), _shown(self.rival)]
         turn = f" of turn {self.turn + 1}" if self.turn else ""
         place = (
-            f"First at token {self.position + 1}{turn}: {texts[0]} against {texts[1]}. The target's two "
-            f"likeliest there are {first.text!r} ({first.p:.1%}) and {second.text!r} ({second.p:.1%})"
+            f"First at token {self.position + 1}{turn}: {texts[0]} against {texts[1]}. The "
+            f"target's top two there are {first.text!r} ({percent(first.p, 1)}) and {second.text!r} "
+            f"({percent(second.p, 1)})"
         )
         if self.cause is Cause.TIE:
-            return f"{place}: a numerical tie, which rounding decides."
-        return f"{place}: no tie, so this is a bug. Please report it."
+            return f"{place}: a tie within rounding error."
+        return f"{place}: not a tie, so this is a bug. Please report it."
 
 
 def find(engine: Engine, base: Answer, rival: Answer) -> Divergence | None:

@@ -91,11 +91,12 @@ def llama_server(loaded: Loaded, folder: Path, context: int, slots: int) -> Iter
     ``slots`` of ``context`` tokens. Raises InvalidRequest, PeerFailed."""
     program = llama_cpp.find(folder, llama_cpp.SERVER)
     if program is None:
-        raise InvalidRequest("llama_cpp", f"{folder} holds no {llama_cpp.SERVER}: build it there.")
+        raise InvalidRequest("llama_cpp", f"{folder} has no {llama_cpp.SERVER}: build it there.")
     target = Path(loaded.target_id).expanduser()
     if not is_gguf(target):
         raise InvalidRequest(
-            "llama_cpp", f"llama.cpp reads GGUF files, and {target} is none. Load a GGUF file."
+            "llama_cpp",
+            f"llama.cpp reads GGUF files only, and {target} is not one. Load a GGUF file.",
         )
     count = loaded.request.threads or threads.default()
     command = llama_cpp.command(program, target, context * slots, count, (), parallel=slots)

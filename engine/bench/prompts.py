@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from engine.errors import InvalidRequest, what_failed
+from engine.errors import MALFORMED, InvalidRequest, what_failed
 from engine.files import bounded, parse_json
 from engine.values.messages import Message
 
@@ -40,7 +41,7 @@ class Prompt:
 
 
 def read(file: Path = SHIPPED) -> list[Prompt]:
-    """Read one JSON object a line: ``prompt`` or ``turns``, and ``kind`` (default "other").
+    """Read one JSON object a line: ``prompt``, ``turns`` or ``messages``, and ``kind`` (default "other").
 
     Raises InvalidRequest that names the line.
     """
@@ -54,7 +55,7 @@ def read(file: Path = SHIPPED) -> list[Prompt]:
         _parse(file, number, line) for number, line in enumerate(lines, start=1) if line.strip()
     ]
     if not prompts:
-        raise InvalidRequest("prompts", f"{file} holds no prompts: one JSON object a line.")
+        raise InvalidRequest("prompts", f"{file} has no prompts: write one JSON object per line.")
     return prompts
 
 
@@ -73,9 +74,9 @@ def named(name: str, folder: Path, vocabulary: int) -> list[Prompt]:
     if not file.is_file():
         raise InvalidRequest(
             "prompts",
-            f"Spec-Bench's questions are not here: they are not Foretoken's to ship. Download "
-            f"data/spec_bench/question.jsonl from {SPEC_BENCH_SOURCE}, and give its path with "
-            f"--prompts, or put it at {file}.",
+            "Spec-Bench's questions are not included. Download "
+            f"data/spec_bench/question.jsonl from {SPEC_BENCH_SOURCE}, and give its path "
+            f"with --prompts, or put it at {file}.",
         )
     return read(file)
 
@@ -108,19 +109,24 @@ def _parse(file: Path, number: int, line: str) -> Prompt:
     try:
         value = parse_json(line)
         if not isinstance(value, dict):
-            raise ValueError("it is no JSON object")
-        turns = value["turns"] if "turns" in value else [value.get("prompt")]
+            raise ValueError("it is not a JSON object")
+        *before, last = value.get("messages") or [{"content": value.get("prompt")}]
+        turns = value["turns"] if "turns" in value else [last["content"]]
+        chat = tuple(Message(one["role"], one["content"]) for one in before)
         # Spec-Bench's files call the kind "category".
         kind = str(value.get("kind") or _task(value.get("category")) or "other")
         if (
             not isinstance(turns, list)
             or not turns
             or not all(isinstance(turn, str) and turn.strip() for turn in turns)
+            or not all(isinstance(text, str) for one in chat for text in (one.role, one.content))
+            or last.get("role", "user") != "user"
         ):
-            raise ValueError("a turn is empty or no text")
-    except (ValueError, TypeError) as error:
+            raise ValueError("a turn is empty or not a user's text")
+    except MALFORMED as error:
+        what = "it is not JSON" if isinstance(error, json.JSONDecodeError) else what_failed(error)
         raise InvalidRequest(
             "prompts",
-            f'{file}, line {number}: {error}. A line is {{"prompt": "..."}} or {{"turns": ["..."]}}.',
+            f'{file}, line {number}: {what}. Write {{"prompt": "..."}} or {{"turns": ["..."]}}.',
         ) from error
-    return Prompt(kind, tuple(turns))
+    return Prompt(kind, tuple(turns), before=chat)

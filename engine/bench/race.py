@@ -227,7 +227,7 @@ def _ratio(base: Answer, rival: Answer) -> float:
     slow, fast = base.statistics.tokens_per_s, rival.statistics.tokens_per_s
     if not slow or not fast:
         raise ForetokenError(
-            "A reply cannot be timed: it was empty, or this engine tells no times. Choose a prompt "
-            "that is answered in some words."
+            "The reply cannot be timed: it was empty, or the engine reports no times. "
+            "Choose a prompt with a longer answer."
         )
     return fast / slow

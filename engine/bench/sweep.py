@@ -77,11 +77,11 @@ class Plan:
 class Row:
     """One setting on one kind of prompt at one temperature.
 
-    ``speedup`` is against plain decoding beside it, and ``slowest`` the least of any one prompt.
-    ``per_position``: the share of rounds that accepted position 1, 2, ... ``memory_bytes``: weights
-    and caches that the method needs, estimated. ``divergences``: replies with other words than plain
-    decoding's; None where the rule promises the distribution instead. Memory is None where the engine
-    does not tell it.
+    ``speedup`` is against plain decoding beside it, and ``slowest`` and ``fastest`` the least
+    and greatest of any one prompt. ``per_position``: the share of rounds that accepted position 1, 2,
+    ... ``memory_bytes``: weights and caches that the method needs, estimated; None if the engine
+    does not tell. ``divergences``: replies with other words than plain decoding's; None where the rule
+    promises the distribution instead.
     """
 
     proposer: str
@@ -94,6 +94,7 @@ class Row:
     tokens_per_s: float
     speedup: float
     slowest: float
+    fastest: float
     acceptance_rate: float | None
     mean_acceptance_length: float | None
     per_position: tuple[float, ...]
@@ -235,8 +236,7 @@ class _Sweep:
         self.total = self.done + self.plan.replies(len(self.fitting))
         if not self.fitting:
             raise ForetokenError(
-                "Every prompt is longer than the model's context, so nothing can be measured. Choose "
-                "shorter ones."
+                "Every prompt is longer than the model's context. Choose shorter ones."
             )
 
     def _one_prompt(self, prompt: Prompt, temperature: float, index: int) -> dict[Setting, _Pass]:
@@ -335,6 +335,7 @@ def _rows(
                 tokens_per_s=total.tokens_per_s or 0.0,
                 speedup=_speedup(total, plain),
                 slowest=min(one.speedup for one in mine),
+                fastest=max(one.speedup for one in mine),
                 acceptance_rate=total.acceptance_rate,
                 mean_acceptance_length=total.mean_acceptance_length,
                 per_position=total.per_position,

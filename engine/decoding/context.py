@@ -17,8 +17,8 @@ class Context:
 
     def __init__(self, prompt: Prompt | Iterable[int]) -> None:
         """``prompt``: its parts, or plain tokens."""
-        parts = prompt if isinstance(prompt, Prompt) else Prompt.of(prompt)
-        self.tokens, keys = list(parts.tokens), list(parts.keys)
+        self.prompt = prompt if isinstance(prompt, Prompt) else Prompt.of(prompt)
+        self.tokens, keys = list(self.prompt.tokens), list(self.prompt.keys)
         self._prompt_keys = None if keys == self.tokens else keys
         self.prompt_length = len(self.tokens)
 
@@ -26,6 +26,11 @@ class Context:
     def keys(self) -> list[int]:
         """The content key of each token, see ``Prompt``; ``tokens`` itself if all are plain."""
         return self.tokens if self._prompt_keys is None else [*self._prompt_keys, *self.output]
+
+    @property
+    def has_images(self) -> bool:
+        """Return whether the prompt holds more than text."""
+        return self._prompt_keys is not None
 
     @property
     def output(self) -> list[int]:

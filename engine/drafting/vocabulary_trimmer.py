@@ -35,8 +35,9 @@ def note_on(draft: Model) -> str | None:
     if frequent is None or not isinstance(draft, GeneratingModel):
         return None
     return (
-        f"The draft chooses among the first {frequent:,} of its {draft.info.vocabulary:,} tokens and "
-        "those of the chat: it computes no others. The target judges over all, so no word changes."
+        f"For speed the draft considers only the {frequent:,} most common of its "
+        f"{draft.info.vocabulary:,} tokens and those of the chat. The output is "
+        "unaffected."
     )
 
 

@@ -49,7 +49,7 @@ def exceeded(grammar: Grammar) -> str | None:
             case GrammarKind.JSON_OBJECT:
                 return None
     except RecursionError:
-        return f"it is nested too deeply; {LEVELS} levels are the most"
+        return f"it is nested too deeply (at most {LEVELS} levels)"
     except ValueError:
         return None  # no JSON: whoever compiles it says where
 
@@ -132,7 +132,7 @@ def longest(start: Hashable, links: Callable[[Hashable], Links]) -> int:
 
 def _schema_exceeds(schema: Any, strict: bool) -> str | None:
     if (levels := levels_of_schema(schema)) > LEVELS:
-        return f"its schema is {levels} levels deep, references followed; {LEVELS} are the most"
+        return f"its schema is {levels} levels deep with references resolved (at most {LEVELS})"
     for part in parts_of(schema, everywhere=True):
         patterns = [part.get("pattern"), *_names(part.get("patternProperties"))]
         for pattern in patterns:
@@ -140,8 +140,8 @@ def _schema_exceeds(schema: Any, strict: bool) -> str | None:
                 return why
         if strict and _counts_open_names(part):
             return (
-                "minProperties cannot be enforced where additionalProperties or patternProperties leave "
-                "names open: one name could come twice"
+                "minProperties cannot be enforced if additionalProperties or patternProperties "
+                "allow further names: one name could appear twice"
             )
     return None
 
@@ -156,13 +156,13 @@ def _rules_exceed(text: str, gbnf: bool) -> str | None:
             rest.append(text[at : found.start()])
             at = end
     levels = levels_of_rules("".join([*rest, text[at:]]), gbnf)
-    return None if levels <= LEVELS else f"{levels} rules name each other; {LEVELS} are the most"
+    return None if levels <= LEVELS else f"{levels} rules refer to each other (at most {LEVELS})"
 
 
 def _pattern_exceeds(pattern: str) -> str | None:
     if (count := repetitions(pattern)) <= REPETITIONS:
         return None
-    return f"a regular expression repeats a part {count} times; {REPETITIONS} are the most"
+    return f"a regular expression repeats a part {count} times (at most {REPETITIONS})"
 
 
 def _counts_open_names(part: dict[str, Any]) -> bool:

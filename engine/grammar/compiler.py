@@ -8,7 +8,6 @@ the first request that needs it; grammars are kept as long as there is room for 
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import threading
 from collections import OrderedDict
@@ -104,18 +103,6 @@ class GrammarCompiler:
         """True if a grammar must name this token, because no text of a grammar matches it."""
         return bool(self._known().is_special_token(token))
 
-    def prepare(self) -> None:
-        """Begin to read the vocabulary. That holds the GIL, up to a second if it is large.
-
-        The worker, which takes as much again, starts with the first grammar.
-        """
-
-        def read() -> None:
-            with contextlib.suppress(InvalidRequest):  # the first grammar says so
-                self._known()
-
-        threading.Thread(target=read, name="vocabulary", daemon=True).start()
-
     def close(self) -> None:
         """End the worker process."""
         self._trials.close()
@@ -161,7 +148,8 @@ class GrammarCompiler:
         return {"tokenizer": self._json(), "vocabulary": self._vocabulary, "ends": self._ends}
 
     def _known(self) -> Any:
-        """Return llguidance's vocabulary; a large one takes about a second to read."""
+        """Return llguidance's vocabulary. To read a large one holds the GIL for a second, so that is done
+        with the first grammar, while the worker reads it too, not at each load: requests wait then."""
         with self._reading:
             if self._tokenizer is None:
                 self._tokenizer = self._read()
@@ -171,8 +159,8 @@ class GrammarCompiler:
         if not self._ends:
             raise InvalidRequest(
                 "grammar",
-                "grammar cannot be used: this model has no token that ends a text, so none could "
-                "end. Load another model.",
+                "grammar cannot be used: this model has no end token, so no text could end. "
+                "Load another model.",
             )
         try:
             return read_tokenizer(self._json(), self._vocabulary, self._ends)

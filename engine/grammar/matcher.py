@@ -20,12 +20,12 @@ class ParserFailed(InvalidRequest):
 
     def __init__(self, error: str, read: int) -> None:
         self.why, self.read = on_one_line(error), read
-        what = f"{self.why}. Make it simpler: fewer repetitions and alternatives, or shorter texts."
+        what = f"{self.why}. Simplify it: fewer repetitions and alternatives, or shorter texts."
         if self.is_dead_end:
-            what = "no text goes on from there. A part of it may require itself: give that part an end."
+            what = "no text can continue. A rule may require itself; give it an end."
         super().__init__(
             "grammar",
-            f"grammar cannot be followed beyond the {read} tokens that the reply has: {what}",
+            f"grammar cannot be followed beyond the reply's first {read} tokens: {what}",
         )
 
     @property

@@ -6,9 +6,7 @@ that the app uses for the same work, so what passes here has room there.
 
 from __future__ import annotations
 
-import ctypes
 import random
-import sys
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -19,6 +17,7 @@ import psutil
 
 from engine.grammar.matcher import Bits, Matcher, ParserFailed
 from engine.grammar.parsing import on_stack, parse, read_tokenizer
+from engine.machine import memory
 from engine.machine.worker_process import Limits
 from engine.values.grammar import Grammar, GrammarKind
 
@@ -57,11 +56,11 @@ def run(value: Any) -> Any:
     except ParserFailed as error:
         if error.is_dead_end:
             after = f" from token {error.read + 1} on" if error.read else ""
-            return {"refused": f"no text matches it{after}; a part of it may require itself"}
-        return {"refused": f"it cannot be followed beyond {error.read} tokens ({error.why})"}
+            return {"refused": f"no text matches it{after}; a rule may require itself"}
+        return {"refused": f"it fails after {error.read} tokens ({error.why})"}
     taken = max(0, _held() - before)
     if taken > MOST_BYTES:
-        return {"refused": f"it takes {taken >> 20} MB of memory; {MOST_BYTES >> 20} are the most"}
+        return {"refused": f"it uses {taken >> 20} MB of memory (at most {MOST_BYTES >> 20})"}
     return {"bytes": taken}
 
 
@@ -93,12 +92,11 @@ def _timed(work: Callable[[], T]) -> T:
     began = time.thread_time()
     found = work()
     if (took := time.thread_time() - began) > _STEP_S:
-        raise ValueError(f"one token takes {1000 * took:.0f} ms; {1000 * _STEP_S:.0f} are the most")
+        raise ValueError(f"one token takes {1000 * took:.0f} ms (at most {1000 * _STEP_S:.0f})")
     return found
 
 
 def _held() -> int:
     """Return the bytes of memory that this process holds, freed ones given back to the system first."""
-    if sys.platform == "linux" and (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)):
-        trim(0)  # else what an earlier trial freed would be used again, and not counted
+    memory.trim()  # else what an earlier trial freed would be used again, and not counted
     return int(psutil.Process().memory_info().rss)

@@ -25,6 +25,7 @@ from engine.loading.specs import Locate, ModelSpec, Pairing, folder_of, with_siz
 from engine.models.checkpoints import checkpoint
 from engine.models.checkpoints.gguf.description import SUFFIX, name_of
 from engine.models.sizes.head_weights import head_weights
+from engine.values import shown
 from engine.values.address import Address, is_address
 
 EMBEDDED = "pip"
@@ -101,8 +102,8 @@ class Catalog:
             draft = self.spec(request.draft) if request.draft else None
             if draft is not None and draft.address:
                 raise IncompatiblePair(
-                    f"{draft.name} cannot draft for {target.name}: a draft runs on the same machine "
-                    "as its target. Leave it out."
+                    f"{draft.name} cannot draft for {target.name}: a draft must run on the same "
+                    "machine as its target. Leave it out."
                 )
         if base is not None and draft == base.draft and not request.heads:
             return base  # spelt out: one pair has one name
@@ -215,8 +216,9 @@ def _server(entry: Entry) -> ModelSpec:
 def _refuse_drafters(target: ModelSpec, request: LoadRequest) -> None:
     if request.draft or request.heads:
         raise IncompatiblePair(
-            f"{request.draft or ' and '.join(request.heads)} cannot draft for {target.name}: a server "
-            "drafts by itself, with what it was started with. Leave it out."
+            f"{request.draft or ' and '.join(request.heads)} cannot draft for "
+            f"{target.name}, which is on a server; servers use their own drafts. Leave it "
+            "out."
         )
 
 
@@ -225,7 +227,7 @@ def _model(entry: Entry, *, shipped: bool) -> ModelSpec:
     values = {key: value for key, value in entry.values.items() if key not in PLAN_KEYS}
     for key, known in (("quantization", QUANTIZATIONS), ("kv_cache_dtype", KV_CACHE_DTYPES)):
         if values.get(key, AUTO) not in known:
-            raise entry.error(key, f"it is {values[key]!r}; choose one of {', '.join(known)}")
+            raise entry.error(key, f"it is {shown(values[key])}; choose one of {', '.join(known)}")
     patterns, drafters = values.pop("gguf", ()), values.pop("drafters", {})
     if "path" not in values:
         return _on_hub(entry, values, patterns, drafters)
@@ -358,12 +360,12 @@ def _looks_like_path(text: str) -> bool:
 
 def _unknown(kind: str, text: str, known: list[str]) -> str:
     if _HOST_AND_PORT.match(text):
-        return f"There is no {kind} '{text}'. If a server is meant, write it as http://{text}"
+        return f"There is no {kind} '{text}'. If it is a server, write http://{text}"
     close = difflib.get_close_matches(text, known, n=1)
     more = f" and {len(known) - _SHOWN} more" if len(known) > _SHOWN else ""
-    listed = f"Known are {', '.join(known[:_SHOWN])}{more}."
+    listed = f"Known: {', '.join(known[:_SHOWN])}{more}."
     hint = f"Did you mean '{close[0]}'?" if close else listed
     return (
-        f"There is no {kind} '{text}'. {hint} A folder or a GGUF file can be given as TARGET or "
-        "TARGET::DRAFT, a server by its address (http://...)."
+        f"There is no {kind} '{text}'. {hint} You can also give a folder or a GGUF file "
+        "(TARGET or TARGET::DRAFT), or a server's address (http://...)."
     )

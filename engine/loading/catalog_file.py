@@ -21,9 +21,10 @@ from engine.files import bounded
 from engine.yaml_text import YAML_LOADER, check_yaml
 
 TEXT, COUNT, FLAG = "a text", "a whole number above 0", "true or false"
+NUMBER = "a whole number, 0 or more"
 TEXTS = "a list of texts"
 NAMES = "a mapping of names to texts"
-CONFIG = "a mapping with keys of a config.json"
+CONFIG = "a mapping with the keys of a config.json"
 
 MODEL_KEYS = {
     "id": TEXT, "name": TEXT, "repository": TEXT, "revision": TEXT, "path": TEXT,
@@ -31,9 +32,9 @@ MODEL_KEYS = {
     "context": COUNT, "vocabulary": COUNT, "layers": COUNT, "kv_heads": COUNT, "head_dim": COUNT,
     "hidden": COUNT, "tied": FLAG, "quantization": TEXT, "kv_cache_dtype": TEXT, "note": TEXT,
     "config": CONFIG, "checkpoints": NAMES, "drafters": NAMES, "plan_only": FLAG, "gguf": TEXTS,
-    "mtp": FLAG,
+    "mtp": FLAG, "aliases": TEXTS, "speculators": TEXTS, "config_of": TEXT,
 }  # fmt: skip
-PLAN_KEYS = ("checkpoints", "plan_only")
+PLAN_KEYS = ("checkpoints", "plan_only", "aliases", "speculators", "config_of")
 """Keys of a model that only launch plans read."""
 CONFIG_KEYS = {
     "model_type": TEXT, "hidden_size": COUNT, "intermediate_size": COUNT, "num_hidden_layers": COUNT,
@@ -45,7 +46,11 @@ CONFIG_KEYS = {
     "linear_num_value_heads": COUNT, "mtp_num_hidden_layers": COUNT, "first_k_dense_replace": COUNT,
     "num_nextn_predict_layers": COUNT, "q_lora_rank": COUNT,
     "kv_lora_rank": COUNT, "qk_nope_head_dim": COUNT, "qk_rope_head_dim": COUNT, "v_head_dim": COUNT,
-    "attention_bias": FLAG, "quantization_config": NAMES,
+    "attention_bias": FLAG, "quantization_config": NAMES, "use_qk_norm": FLAG,
+    "index_head_dim": COUNT, "index_n_heads": COUNT, "intermediate_size_mlp": COUNT,
+    "interleave_moe_layer_step": COUNT, "global_head_dim": COUNT, "num_global_key_value_heads": COUNT,
+    "attention_k_eq_v": FLAG, "enable_moe_block": FLAG, "top_k_experts": COUNT,
+    "hidden_size_per_layer_input": NUMBER, "num_kv_shared_layers": COUNT, "qk_norm_type": TEXT,
 }  # fmt: skip
 PAIR_KEYS = {
     "id": TEXT, "name": TEXT, "target": TEXT, "draft": TEXT, "heads": TEXTS, "note": TEXT,
@@ -53,7 +58,7 @@ PAIR_KEYS = {
 SERVER_KEYS = {"id": TEXT, "name": TEXT, "address": TEXT, "model": TEXT, "note": TEXT}
 
 _MODEL_NEEDS = ("name", "licence")
-_PLAN_NEEDS = ("repository", "config")
+_PLAN_NEEDS = ("repository",)
 _REPOSITORY_NEEDS = (
     "tokenizer", "parameters", "context", "vocabulary", "layers", "kv_heads", "head_dim",
 )  # fmt: skip
@@ -113,7 +118,7 @@ def _entries(file: Path, text: str) -> Entries:
         return Entries()
     if not isinstance(root, MappingNode):
         raise _error(
-            file, _line(root), "models", f"the file must hold keys among {', '.join(_SECTIONS)}"
+            file, _line(root), "models", f"the file must have keys among {', '.join(_SECTIONS)}"
         )
     sections = {key.value: value for key, value in _items(file, root, "", _SECTIONS)}
 
@@ -147,8 +152,7 @@ def _compose(file: Path, text: str) -> Node | None:
         key = _key_near(text, mark.line) if mark else None
         at = f" (near key '{key}')" if key else ""
         raise CatalogError(
-            f"{file}{place}{at}: not valid YAML: {error.problem or error.context}. "
-            "Check indentation, colons and quotes there."
+            f"{file}{place}{at} is not valid YAML. Check indentation, colons and quotes there."
         ) from error
     except yaml.YAMLError as error:
         raise CatalogError(f"{file} is not valid YAML: {error}. Correct it.") from error
@@ -167,7 +171,7 @@ def _elements(file: Path, node: Node | None, section: str) -> Iterator[tuple[int
     if node is None or (isinstance(node, ScalarNode) and not node.value):
         return
     if not isinstance(node, SequenceNode):
-        raise _error(file, _line(node), section, "must be a list, one '- ' for each entry")
+        raise _error(file, _line(node), section, "must be a list with one '- ' per entry")
     yield from enumerate(node.value)
 
 
@@ -191,7 +195,7 @@ def _entry(
     file: Path, node: Node, where: str, kinds: dict[str, str], needs: tuple[str, ...]
 ) -> Entry:
     if not isinstance(node, MappingNode):
-        raise _error(file, _line(node), where, "must be an entry of 'key: value' lines")
+        raise _error(file, _line(node), where, "must be an entry with 'key: value' lines")
     values: dict[str, Any] = {}
     lines: dict[str, int] = {}
     for key, value in _items(file, node, where, tuple(kinds)):
@@ -219,11 +223,12 @@ def _value(file: Path, node: Node, where: str, kind: str) -> Any:
     good = {
         TEXT: isinstance(value, str) and bool(value.strip()),
         COUNT: isinstance(value, int) and not isinstance(value, bool) and value > 0,
+        NUMBER: isinstance(value, int) and not isinstance(value, bool) and value >= 0,
         FLAG: isinstance(value, bool),
     }.get(kind, False)
     if not good:
-        shown = repr(node.value) if _is_scalar(node) else "a list or a mapping"
-        raise _error(file, _line(node), where, f"is {shown}; it must be {kind}")
+        found = repr(node.value) if _is_scalar(node) else "a list or a mapping"
+        raise _error(file, _line(node), where, f"is {found}; it must be {kind}")
     return value
 
 
@@ -240,9 +245,11 @@ def _check_present(entry: Entry, needs: tuple[str, ...]) -> None:
 def _check_source(model: Entry) -> None:
     has_repository, has_path = "repository" in model.values, "path" in model.values
     if has_repository == has_path:
-        raise model.error("repository", "give either 'repository' or 'path', one of the two")
+        raise model.error("repository", "give either 'repository' or 'path'")
     plan_only = model.values.get("plan_only", False)
     _check_present(model, _PLAN_NEEDS if plan_only else _MODEL_NEEDS)
+    if plan_only and not {"config", "config_of"} & model.values.keys():
+        raise model.error("config", "is missing, and no config_of names a model that has the same")
     if has_repository:
         _check_present(model, () if plan_only else _REPOSITORY_NEEDS)
         owner, slash, name = model.values["repository"].partition("/")
@@ -255,13 +262,13 @@ def _check_unique(entries: list[Entry]) -> None:
     for entry in entries:
         name = entry.values["id"]
         if name in seen:
-            raise entry.error("id", f"'{name}' was given on line {seen[name]} already")
+            raise entry.error("id", f"'{name}' is already used on line {seen[name]}")
         seen[name] = entry.lines["id"]
 
 
 def _suggestion(name: str, known: tuple[str, ...]) -> str:
     close = difflib.get_close_matches(name, known, n=1)
-    return f"; did you mean '{close[0]}'?" if close else f"; known are {', '.join(known)}"
+    return f"; did you mean '{close[0]}'?" if close else f"; known keys: {', '.join(known)}"
 
 
 def _line(node: Node) -> int:

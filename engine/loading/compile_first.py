@@ -33,7 +33,7 @@ def compile_first(choose: Callable[[], Device], begin: Callable[[], None]) -> st
     if build.built() is not None:
         return None
     place = choose()
-    if not place.native or place.device.type != "cpu":
+    if not place.native or place.torch_device.type != "cpu":
         return None
     begin()
     try:

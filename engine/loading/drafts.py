@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from engine.drafting import heads
-from engine.errors import IncompatiblePair, ModelError
+from engine.errors import IncompatiblePair, ModelError, what_failed
 from engine.loading.planning.pairing import Compatibility, compare, hopeless, why_not_size
 from engine.loading.specs import Locate, ModelSpec, bytes_read, folder_of
 from engine.models.checkpoints import checkpoint
@@ -65,7 +65,7 @@ def _compared(target: ModelSpec, draft: ModelSpec, locate: Locate) -> Compatibil
     except ModelError as error:
         return Compatibility(str(error))
     except Exception as error:  # a file that damages its reader is one more that does not fit
-        return Compatibility(f"It cannot be compared: {error}.")
+        return Compatibility(f"It cannot be compared: {what_failed(error)}.")
 
 
 def best_draft(
@@ -112,7 +112,7 @@ def judge_head(target: ModelSpec, folder: Path, locate: Locate = folder_of) -> H
         return HeadChoice(
             folder,
             kind,
-            f"Whether it fits is told by the files of {target.name}: download it first.",
+            f"Download {target.name} first; its files show whether this head fits.",
         )
     try:
         plan = heads.inspect(folder, checkpoint.inspect(place))
@@ -138,7 +138,7 @@ def why_not_by_catalog(target: ModelSpec, draft: ModelSpec) -> str | None:
     """Return why ``draft`` cannot draft for ``target`` as far as the catalog tells, or None."""
     for spec in (target, draft):
         if not spec.vocabulary:
-            return f"The files of {spec.name} are not here, so nothing is known about it yet."
+            return f"The files of {spec.name} are missing, so it cannot be compared yet."
     return _why_not_vocabulary(target, draft) or why_not_size(target, draft)
 
 
@@ -151,12 +151,12 @@ def _why_not_vocabulary(target: ModelSpec, draft: ModelSpec) -> str | None:
     )
     if (target.tokenizer and draft.tokenizer) or target.vocabulary != draft.vocabulary:
         return (
-            f"The vocabularies differ: {sizes}. Whether it can draft across them can only be told "
-            "from the files: download both models first."
+            f"Different vocabularies: {sizes}. Download both models to see whether it can "
+            "draft anyway."
         )
     return (
-        f"The vocabularies are of one size ({sizes}), but whether they are the same can only be "
-        "told from the files. Download the model first."
+        f"The vocabularies have the same size ({sizes}). Download the model to see "
+        "whether they are the same."
     )
 
 

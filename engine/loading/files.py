@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
@@ -41,12 +41,15 @@ def fetch_pair(
     return PairFiles(pairing, target, None if pairing.draft is None else fetch(pairing.draft))
 
 
-def template_of(model: Path) -> str:
-    """Return the chat template of a folder or GGUF file, in Jinja; "" for none. Raises ModelError."""
-    return _template(model, version_of(model))
+def template_and_tokens(model: Path) -> tuple[str, Mapping[str, int]]:
+    """Return the chat template of a folder or GGUF file, in Jinja ("" for none), and the ids of its named
+    tokens. Raises ModelError."""
+    return _read(model, version_of(model))
 
 
 @lru_cache(maxsize=16)
-def _template(model: Path, version: object) -> str:
-    """Return the template; cached by ``version`` of the files, as building a tokenizer takes a second."""
-    return load_tokenizer(model).template or ""
+def _read(model: Path, version: object) -> tuple[str, Mapping[str, int]]:
+    """Return them; cached by ``version`` of the files, as building a tokenizer takes a second."""
+    tokenizer = load_tokenizer(model)
+    added = tokenizer.backend.get_added_tokens_decoder()
+    return tokenizer.template or "", {token.content: id for id, token in added.items()}

@@ -17,7 +17,7 @@ from engine.loading import hub
 from engine.loading.catalog import EMBEDDED, Catalog, load_catalog, local_spec, open_catalog
 from engine.loading.catalog_file import read_catalog_file
 from engine.loading.discovery.found import FoundModel, examine
-from engine.loading.discovery.listing import Listed, is_pseudo
+from engine.loading.discovery.listing import Listed, is_pseudo, models_under
 from engine.loading.discovery.scan import BackgroundScan, scan
 from engine.loading.discovery.system import System
 from engine.loading.drafts import (
@@ -31,7 +31,7 @@ from engine.loading.drafts import (
     ranked,
 )
 from engine.loading.file_choice import ENOUGH_CONTEXT, choose_files
-from engine.loading.files import PairFiles, fetch_pair, template_of
+from engine.loading.files import PairFiles, fetch_pair, template_and_tokens
 from engine.loading.hub import (
     MODELS_VARIABLE,
     DownloadedModel,
@@ -44,6 +44,7 @@ from engine.loading.hub import (
 )
 from engine.loading.planning.fit import SHORTEST_CONTEXT
 from engine.loading.planning.forecast import Forecast, estimate, forecast
+from engine.loading.pooling import pooling_of
 from engine.loading.progress import DownloadProgress
 from engine.loading.request import AUTO, LoadRequest
 from engine.loading.specs import ModelSpec, Pairing
@@ -55,8 +56,8 @@ __all__ = [
     "DraftChoice", "Forecast", "FoundModel", "HeadChoice", "Hit", "Inventory", "ModelSpec", "PairFiles",
     "Pairing", "Repository", "System", "break_even", "choose_files", "compare_catalog",
     "estimate", "hub_page", "is_pseudo",
-    "load_catalog", "local_spec", "models_folder", "names_repository", "open_catalog", "ranked",
-    "read_catalog_file", "template_of",
+    "load_catalog", "local_spec", "models_folder", "models_under", "names_repository", "open_catalog",
+    "pooling_of", "ranked", "read_catalog_file", "template_and_tokens",
 ]  # fmt: skip
 
 
@@ -106,9 +107,17 @@ class Inventory:
         on_found: Callable[[FoundModel], None],
         on_done: Callable[[tuple[FoundModel, ...]], None],
     ) -> BackgroundScan:
-        """Start ``scan`` on its own thread."""
-        folders = (self.models, *self.folders())
+        """Start ``scan`` on its own thread; it goes on ``beside`` the folders' models."""
+        folders = (self.models, *self.folders(), *self.beside)
         return BackgroundScan(self.system, folders, on_found=on_found, on_done=on_done)
+
+    @property
+    def beside(self) -> tuple[Path, ...]:
+        """The folders around those of ``folders`` that are models themselves: ``with_best_draft`` looks
+        there."""
+        folders = self.folders()
+        around = (one.parent for one in folders if is_gguf(one) or (one / "config.json").is_file())
+        return tuple(one for one in dict.fromkeys(around) if one not in folders)
 
     def downloaded(self) -> tuple[DownloadedModel, ...]:
         """Return complete and partial downloads, largest first."""
@@ -128,9 +137,10 @@ class Inventory:
         """Return repositories of GGUF files on the hub. Blocks. Raises as ``hub.search``."""
         return hub.search(words)
 
-    def look_up(self, text: str) -> Repository:
-        """Return what of a repository can be downloaded. Blocks. Raises as ``hub.look_up``."""
-        return hub.look_up(text, self.models)
+    def look_up(self, text: str, wanted: str = "") -> Repository:
+        """Return what of a repository can be downloaded. Blocks. ``wanted`` and errors: see
+        ``hub.look_up``."""
+        return hub.look_up(text, self.models, wanted)
 
     def download(
         self,
@@ -185,10 +195,13 @@ class Inventory:
         return self.catalog.drafts_for(target, self.locate)
 
     def drafts_here(self, target: ModelSpec) -> tuple[DraftChoice, ...]:
-        """Return every other model on this machine, fitting ones first. Scans, and reads tokenizers."""
+        """Return every other model beside the target and on this machine, fitting ones first. Scans, and
+        reads tokenizers."""
         place = self.locate(target)
         here = replace(target, path=place)
-        others = (one.spec for one in self.scan() if one.path != place)
+        beside = () if place is None else (place.parent,)
+        found = scan(self.system, (*beside, self.models, *self.folders()))
+        others = (one.spec for one in found if one.path != place)
         return ranked(judge_draft(here, spec) for spec in others if spec is not None)
 
     def own_head(self, target: ModelSpec) -> ModelSpec | None:
@@ -279,8 +292,9 @@ class Inventory:
         if needed > free:
             names = " and ".join(model.name for fit in fits for model in fit.models)
             raise OutOfMemory(
-                f"{names} need {format_bytes(needed)} at once, with {SHORTEST_CONTEXT} tokens of context "
-                f"each; {format_bytes(free)} are free. Choose smaller ones, or close other programs."
+                f"{names} together need {format_bytes(needed)} with {SHORTEST_CONTEXT} tokens "
+                f"of context each; {format_bytes(free)} are free. Choose smaller models, or "
+                "close other programs."
             )
 
 

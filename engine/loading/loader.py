@@ -11,7 +11,7 @@ from engine.backends.cuda.decoder import CudaDecoder
 from engine.backends.native.decoder import Library, NativeDecoder, takes_file_dtype
 from engine.backends.torch import decoder as eager
 from engine.backends.torch.decoder import TorchDecoder
-from engine.errors import ModelError
+from engine.errors import MALFORMED, ModelError, what_failed
 from engine.kernels.cuda import kv_cache
 from engine.kernels.formats import AS_STORED, FP8, Q4, QUANTISED
 from engine.kernels.torch.factory import DTYPES, kernels_for
@@ -31,6 +31,7 @@ from engine.models.families import FAMILIES
 from engine.models.four_bits import in_four_bits
 from engine.models.tensor_shapes import Names, tensor_shapes, unread_tensors
 from engine.models.weight_loading import TensorSource, WeightSource
+from engine.values.units import counted
 
 IGNORED_TENSORS = (".rotary_emb.inv_freq",)
 """Early Llama checkpoints store what is computed from config.json."""
@@ -39,7 +40,7 @@ IGNORED_TENSORS = (".rotary_emb.inv_freq",)
 def load_planned(plan: ModelPlan, watch: LoadWatch | None = None) -> Model:
     """Load a model and report to ``watch``. Raises ModelError, DeviceLost, LoadCancelled."""
     watch = watch or LoadWatch()
-    with device_errors(plan.device.device):
+    with device_errors(plan.device.torch_device):
         adapted = plan.backend is Backend.TRANSFORMERS
         model = _load_adapter(plan) if adapted else _load_own(plan, watch)
     watch.loaded(plan.checkpoint)
@@ -55,7 +56,7 @@ def _info(plan: ModelPlan, context: int) -> ModelInfo:
         context=context,
         parameters=checkpoint.parameters,
         quantization=plan.quantization,
-        device=str(plan.device.device),
+        device=str(plan.device.torch_device),
         eos=frozenset(checkpoint.eos_ids),
         layers=checkpoint.layers,
         hidden=checkpoint.hidden,
@@ -79,15 +80,14 @@ def _described(plan: ModelPlan) -> tuple[Architecture, Names]:
         architecture = FAMILIES[checkpoint.architecture](checkpoint, plan.context)
         names = Names.among(checkpoint.tensors)
         _check_tensors(checkpoint, architecture, names)
-    except (AttributeError, TypeError, ValueError) as error:
-        raise ModelError(
-            f"{checkpoint.config_file} holds a value that cannot be used: {error}. "
-            f"{checkpoint.config_remedy}"
-        ) from error
     except KeyError as error:
         raise ModelError(
-            f"{checkpoint.path} has no tensor or setting {error}: the checkpoint is incomplete or of "
-            "another architecture than it says. Download it again."
+            f"{checkpoint.path} has no tensor or setting {error}: it is incomplete, or its "
+            "architecture is not the stated one. Download it again."
+        ) from error
+    except MALFORMED as error:
+        raise ModelError(
+            f"{checkpoint.config_file} cannot be used: {what_failed(error)}. {checkpoint.config_remedy}"
         ) from error
     return architecture, names
 
@@ -114,7 +114,7 @@ def _load_native(
 def _native_weights(plan: ModelPlan, architecture: Architecture) -> tuple[WeightSource, str]:
     """Return a source of vectors in float32 and matrices in the file's dtype, and the format that the
     compiled step keeps them in. It widens bf16 as it multiplies."""
-    checkpoint, device = plan.checkpoint, plan.device.device
+    checkpoint, device = plan.checkpoint, plan.device.torch_device
     if plan.quantization == AS_STORED:
         return open_tensors(checkpoint, torch.float32, device, in_file_dtype=True).weight, "fp32"
     if plan.quantization == Q4:
@@ -131,8 +131,8 @@ def _load_torch(
     reason = eager.SUPPORT.why_not(architecture, plan.quantization)
     if reason is not None:
         raise ModelError(
-            f"{plan.checkpoint.path} cannot run here. {reason} Left out, it would change what the "
-            "model says. Use a model without it."
+            f"{plan.checkpoint.path} cannot run here. {reason} Ignoring this would change "
+            "the output. Choose another model."
         )
     kernels = kernels_for(plan.quantization, DTYPES[plan.compute])
     source = _tensors(plan, watch)
@@ -144,7 +144,7 @@ def _tensors(plan: ModelPlan, watch: LoadWatch) -> TensorSource:
     tensors = open_tensors(
         plan.checkpoint,
         DTYPES[plan.compute],
-        plan.device.device,
+        plan.device.torch_device,
         in_file_dtype=plan.quantization in QUANTISED,
     )
     return watch.reading(plan.checkpoint, tensors)
@@ -157,13 +157,15 @@ def _check_tensors(checkpoint: Checkpoint, architecture: Architecture, names: Na
         _, found, dtype = checkpoint.tensors[name]
         if found != shape:
             raise ModelError(
-                f"In {checkpoint.path}, {name} has the shape {found}; by {checkpoint.config_file.name} "
-                f"it should have {shape}. They belong to different models: download the model again."
+                f"In {checkpoint.path}, {name} has shape {found}; {checkpoint.config_file.name} "
+                f"requires {shape}. The files belong to different models: download the model "
+                "again."
             )
         if dtype not in FLOATS and not is_blocks(dtype):
             raise ModelError(
-                f"In {checkpoint.path}, {name} is stored in {dtype}, which is not read here. Use the "
-                "original model in bf16, fp16 or fp32; loaded in int8 or q4 it takes less memory."
+                f"In {checkpoint.path}, {name} is stored in {dtype}, which is not supported. "
+                "Use the original model in bf16, fp16 or fp32; loading it in int8 or q4 saves "
+                "memory."
             )
     layers = f"{names.root}layers."
     drafting = int(checkpoint.text_config.get("num_nextn_predict_layers") or 0)
@@ -176,8 +178,9 @@ def _check_tensors(checkpoint: Checkpoint, architecture: Architecture, names: Na
     count = len({name.removeprefix(layers).split(".")[0] for name in held})
     if count != checkpoint.layers:
         raise ModelError(
-            f"{checkpoint.path} holds {count} layers, {checkpoint.config_file.name} says "
-            f"{checkpoint.layers}. They belong to different models: download the model again."
+            f"{checkpoint.path} has {count} layers; {checkpoint.config_file.name} says "
+            f"{checkpoint.layers}. The files belong to different models: download the model "
+            "again."
         )
     known = expected.keys() | unread_tensors(architecture, names)
     unread = sorted(
@@ -185,9 +188,9 @@ def _check_tensors(checkpoint: Checkpoint, architecture: Architecture, names: Na
     )
     if unread:
         raise ModelError(
-            f"{checkpoint.path} holds {len(unread)} tensors that no {checkpoint.architecture} has, "
-            f"such as {unread[0]}. Left out, they would change what the model says. Use weights and "
-            "a configuration that were published together."
+            f"{checkpoint.path} has {counted(len(unread), 'tensor')} unknown to "
+            f"{checkpoint.architecture}, such as {unread[0]}. Ignoring them would change "
+            "the output. Use weights and configuration that were published together."
         )
 
 
@@ -205,8 +208,8 @@ def _load_adapter(plan: ModelPlan) -> Model:
         raise ModelError(not_text(checkpoint.path, checkpoint.architecture))
     if checkpoint.quantised:
         raise ModelError(
-            f"{checkpoint.path} is quantised by bitsandbytes, and {checkpoint.architecture} runs "
-            "through transformers, where that is not read. Use the original model in bf16."
+            f"{checkpoint.path} is quantised by bitsandbytes, which is not supported for "
+            f"{checkpoint.architecture}. Use the original model in bf16."
         )
     try:
         config: Any = None
@@ -224,14 +227,15 @@ def _load_adapter(plan: ModelPlan) -> Model:
         )
     except Exception as error:  # transformers raises what its parsers and validators raise
         raise ModelError(
-            f"transformers could not load {checkpoint.path} ({checkpoint.architecture}): {error}"
+            f"transformers could not load {checkpoint.path} ({checkpoint.architecture}): "
+            f"{what_failed(error)}. Use the files that were published together, or another model."
         ) from error
     model, found = loaded
     if missing := found["missing_keys"]:  # transformers would make up random ones
         raise ModelError(
-            f"{checkpoint.path} lacks {len(missing)} tensors that transformers' "
-            f"{type(model).__name__} needs, such as {min(missing)}. Download the model again, or "
-            "choose one of another architecture."
+            f"{checkpoint.path} lacks {counted(len(missing), 'tensor')} that transformers' "
+            f"{type(model).__name__} needs, such as {min(missing)}. Download the model "
+            "again, or choose another one."
         )
     if getattr(model, "_is_stateful", False):
         raise ModelError(refusal(checkpoint.architecture))
@@ -246,8 +250,8 @@ def _load_adapter(plan: ModelPlan) -> Model:
         if devices.ran_out(error):
             raise
         raise ModelError(
-            f"transformers loads {checkpoint.path} ({checkpoint.architecture}) but cannot compute it: "
-            f"{error}. Use a config.json that was published with the weights."
+            f"transformers loads {checkpoint.path} ({checkpoint.architecture}) but cannot "
+            f"run it: {what_failed(error)}. Use the config.json that was published with the weights."
         ) from error
-    model.to(plan.device.device)
+    model.to(plan.device.torch_device)
     return adapted

@@ -104,5 +104,5 @@ class LoadWatch:
 
     def _report(self, done: int) -> None:
         if self._cancelled():
-            raise LoadCancelled("Loading was cancelled. What was loaded before is still there.")
+            raise LoadCancelled("Loading was cancelled. The previous model is still loaded.")
         self._on_loading(LoadProgress(self._stage, done, self._total))

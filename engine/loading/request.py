@@ -88,8 +88,8 @@ class LoadRequest:
         drafts = [part for part in others if part not in own]
         if len(drafts) > 1:
             raise IncompatiblePair(
-                f"{' and '.join(drafts)} are both no heads, and one draft model can be loaded at a "
-                "time. Leave one out."
+                f"{' and '.join(drafts)} are both draft models, and only one can be loaded. "
+                "Leave one out."
             )
         return cls(
             target=target,

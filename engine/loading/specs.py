@@ -17,6 +17,7 @@ from engine.models.checkpoints.checkpoint import Checkpoint, inspect
 from engine.models.checkpoints.gguf.description import TYPE, is_gguf
 from engine.models.families import described_by
 from engine.models.sizes.weight_counts import share_read
+from engine.vision.plan import VisionPlan, vision_of
 
 SAFETENSORS = "safetensors"
 """The format of a model in transformers' layout."""
@@ -32,6 +33,7 @@ class ModelSpec:
     for a repository in transformers' layout. ``files``: the same model in every file that the catalog
     names, the four-bit one first, safetensors last; their ids say the format too. ``drafters``: what was
     published to draft for it, by ``method``. ``mtp``: its files hold MTP layers of their own.
+    ``sees``: it takes images.
     Counts are 0 while unknown, which only happens to a ``path`` whose files are not there; ``hidden``,
     which sizes the embedding, may be left out. ``tied``: the embedding is the output head too.
     ``tokenizer`` names the vocabulary; it is empty for a folder outside the catalog.
@@ -61,6 +63,7 @@ class ModelSpec:
     hidden: int = 0
     tied: bool = False
     mtp: bool = False
+    sees: bool = False
     method: str = ""
     files: tuple[ModelSpec, ...] = ()
     drafters: tuple[ModelSpec, ...] = ()
@@ -169,6 +172,7 @@ def with_sizes(spec: ModelSpec, checkpoint: Checkpoint) -> ModelSpec:
         spec,
         tied=checkpoint.repeats_embedding,
         mtp=_drafts(checkpoint),
+        sees=isinstance(vision_of(checkpoint), VisionPlan),
         config=checkpoint.config,
         **sizes,
     )

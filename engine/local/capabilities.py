@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import get_type_hints
 
-from engine.api import Capabilities, OptionInfo, ProposerInfo, Unavailable
+from engine.api import NO_IMAGES, Capabilities, OptionInfo, ProposerInfo, Unavailable
 from engine.drafting import proposers
 from engine.drafting.resources import Resources
 from engine.tool_calls.styles import CallStyle
@@ -16,15 +16,18 @@ def capabilities(
     resources: Resources,
     calls: CallStyle,
     *,
+    template_tools: bool = True,
     thinking: tuple[str, ...] = (),
     thinking_budget: bool = False,
     host_logits: bool = True,
     parallel: int = 1,
+    blind: str = NO_IMAGES,
 ) -> Capabilities:
     """Return the capabilities of a target with these resources.
 
-    ``calls``: its style of tool calls. ``thinking``, ``thinking_budget``: see ``Capabilities``.
-    ``host_logits``: whether tokens are sampled on the host.
+    ``calls``: its style of tool calls. ``template_tools``, ``thinking``, ``thinking_budget``: see
+    ``Capabilities``.
+    ``host_logits``: whether tokens are sampled on the host. ``blind``: why it sees no images, else "".
     """
     names = proposers.available(resources.loaded)
     return Capabilities(
@@ -36,9 +39,12 @@ def capabilities(
         top_logprobs=host_logits,
         grammars=True,
         calls=calls,
+        template_tools=template_tools,
         thinking=thinking,
         thinking_budget=thinking_budget,
         parallel=parallel,
+        images=not blind,
+        why_no_images=blind,
         unavailable=tuple(
             Unavailable(name, why, proposers.entry_of(name).about)
             for name in proposers.names()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -15,9 +16,12 @@ from engine.api import (
     Generation,
     Loaded,
     LoadRequest,
+    Tokenizer,
     TopToken,
     Watcher,
     check_supported,
+    has,
+    having,
 )
 from engine.errors import ForetokenError, NotLoaded
 from engine.loading.catalog import Catalog
@@ -32,7 +36,7 @@ if TYPE_CHECKING:
     from engine.decoding.work import WorkItem
     from engine.loading.planning.plan import LoadPlan
     from engine.local.pair import LoadedPair
-    from engine.local.session import PreparedRequest
+    from engine.local.session import PreparedRequest, Session
     from engine.models.base import Model
 
 T = TypeVar("T")
@@ -54,18 +58,15 @@ class LocalEngine:
         models: Path | None = None,
         remembered: Path | None = None,
         measured: Path | None = None,
-        grammars: bool = False,
     ) -> None:
         """``catalog`` returns the one for the next load; by default only folders can be loaded.
 
         ``models``: a folder for downloads; None: none. ``remembered``: a folder for past replies, if a
         request wants them stored. ``measured``: a folder for times of steps; None: measure after each
-        load. ``grammars``: read the vocabulary for grammars after each load, not at the first grammar,
-        where it would hold up replies for a second.
+        load.
         """
         self._catalog, self._models = catalog, models
         self._remembered, self._measured = remembered, measured
-        self._grammars = grammars
         self._pair: LoadedPair | None = None
         self._cache_listener: CacheListener | None = None
         self._scheduler = Scheduler("engine", self._max_running, self._run_batch)
@@ -74,6 +75,10 @@ class LocalEngine:
     def loaded(self) -> Loaded | None:
         pair = self._pair
         return None if pair is None else pair.loaded
+
+    @property
+    def resident(self) -> tuple[Loaded, ...]:
+        return () if self.loaded is None else (self.loaded,)
 
     @property
     def busy(self) -> bool:
@@ -94,34 +99,67 @@ class LocalEngine:
             watch = LoadWatch(watcher.on_loading, lambda: watcher.cancelled)
         _compile_first(files, request, watch)
         watch.begin(Stage.WAITING if self.busy else Stage.CHECKING)
-        plan, loaded = self._scheduler.call(lambda: self._load(files, request, watch))
+        plan, loaded = self._scheduler.exchange(lambda: self._load(files, request, watch))
         if plan.waits_for_native:
             self._compile_behind(plan, loaded)
         return loaded
 
-    def unload(self) -> None:
-        self._scheduler.call(self._unload)
+    def unload(self, pair: Loaded | None = None) -> None:
+        def work() -> None:
+            if pair is None or has(self, pair):  # a load may have replaced it
+                self._unload()
+
+        self._scheduler.exchange(work)
 
     def generate(self, request: Request) -> Generation:
         pair = self._pair
         if pair is None:
             self._scheduler.check_open()
-            raise NotLoaded("No model is loaded. Choose a pair on the Models page, or use --pair.")
+            raise NotLoaded(
+                "No model is loaded. Choose one on the Models page, or start with --pair."
+            )
         check_supported(request, pair.loaded.capabilities)
         prepared = _QueuedRequest(pair, pair.session.prepare(request))
         return self._scheduler.generate(
             request, lambda generation, publish: self._start_request(prepared, generation, publish)
         )
 
+    @property
+    def tokenizer(self) -> Tokenizer | None:
+        pair = self._pair
+        return None if pair is None else pair.session.tokenizer
+
+    def tokenize(self, texts: Sequence[str]) -> tuple[tuple[int, ...], ...]:
+        codec = self._need_pair().session.codec
+        return tuple(tuple(codec.tokenize(text)) for text in texts)
+
     def top_tokens(
         self, request: Request, reply: Sequence[int], count: int
     ) -> tuple[TopToken, ...]:
+        return self._computed(lambda session: session.top_tokens(request, reply, count))
 
-        def work() -> tuple[TopToken, ...]:
-            return self._need_pair().session.top_tokens(request, reply, count)
+    def of(self, pair: Loaded) -> LocalEngine:
+        return having(self, pair)
 
+    def pin(self, pair: Loaded) -> AbstractContextManager[None]:
+        return self._scheduler.pin(lambda: has(self, pair))
+
+    @property
+    def idle_s(self) -> float:
+        return self._scheduler.idle_s
+
+    def embed(self, tokens: Sequence[int]) -> tuple[float, ...]:
+        return self._computed(lambda session: tuple(session.embed(tokens)))
+
+    def next_logits(self, tokens: Sequence[int], choices: Sequence[int]) -> tuple[float, ...]:
+        return self._computed(lambda session: tuple(session.next_logits(tokens, choices)))
+
+    def _computed(self, work: Callable[[Session], T]) -> T:
+        """Run ``work`` on the engine's thread, after the requests that wait."""
         return self._scheduler.call(
-            lambda: device_memory.within_memory(work, self._ran_out_replying)
+            lambda: device_memory.within_memory(
+                lambda: work(self._need_pair().session), self._ran_out_replying
+            )
         )
 
     def tokens(self, request: Request) -> list[int]:
@@ -201,8 +239,6 @@ class LocalEngine:
         )
         self._unload()
         self._pair = pair
-        if self._grammars:
-            pair.session.grammars.prepare()
         if self._cache_listener is not None:
             self._follow_caches(self._cache_listener)
         return pair.loaded
@@ -223,7 +259,10 @@ class LocalEngine:
             try:
                 self._scheduler.call(lambda: self._exchange(plan, loaded))
             except ForetokenError as error:  # closed, or no memory for both
-                log.info("The step was compiled, and what is loaded stays as it is: %s", error)
+                log.info(
+                    "The compiled kernels are ready, but the loaded model continues without them: %s",
+                    error,
+                )
 
         build.build_in_background(swap)
 

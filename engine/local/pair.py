@@ -20,13 +20,16 @@ from engine.kernels.formats import AS_STORED
 from engine.loading.loader import load_planned
 from engine.loading.planning.model_plan import ModelPlan
 from engine.loading.planning.plan import LoadPlan
+from engine.loading.pooling import pooling_of
 from engine.loading.progress import LoadWatch, Stage
 from engine.local.capabilities import capabilities
 from engine.local.session import Session
 from engine.local.thinking import may_limit
-from engine.machine import threads
+from engine.machine import memory, threads
 from engine.models.base import Model
 from engine.models.checkpoints.checkpoint import fingerprint
+from engine.models.checkpoints.gguf.header import forget_strings
+from engine.vision.encoder import ImageEncoder
 
 _FEW_BYTES = 200_000_000
 """Bytes of a model up to which one of torch's threads rounds weights as quickly as several."""
@@ -77,11 +80,29 @@ def load_pair(
     times = None
     if measured is not None:
         times = StoredTimes(measured / f"{name}.json", _setup(plan, model))
-    session = Session(model, codec, resources, plan.device, plan.parallel, times)
+    images = _images(plan, codec)
+    encoder = images if isinstance(images, ImageEncoder) else None
+    pooling = pooling_of(plan.files.target)
+    session = Session(model, codec, resources, plan.device, plan.parallel, times, encoder, pooling)
     if model.info.compiled and (draft is None or draft.info.compiled):
         # The step has its own threads; torch's would spin beside them after every small operation.
         torch.set_num_threads(1)
-    return LoadedPair(plan, session, _describe(plan, request, codec, session, resources))
+    forget_strings()
+    memory.trim()  # what read the tokenizer has freed tens of MB
+    blind = images if isinstance(images, str) else ""
+    return LoadedPair(plan, session, _describe(plan, request, codec, session, resources, blind))
+
+
+def _images(plan: LoadPlan, codec: TextCodec) -> ImageEncoder | str:
+    """Return what sees images for the target, or why nothing does. Its tower is loaded with the first."""
+    if isinstance(plan.vision, str):
+        return plan.vision
+    token = codec.token_named(plan.vision.placeholder)
+    if token is None or not codec.has_template:
+        lacking = "chat template" if token is not None else f"token {plan.vision.placeholder}"
+        name = plan.files.pairing.target.name
+        return f"{name} cannot see images: its files have no {lacking}."
+    return ImageEncoder(plan.vision, token, plan.device.torch_device, plan.device.threads)
 
 
 def _loading_threads(models: Sequence[ModelPlan]) -> int | None:
@@ -101,7 +122,9 @@ def _setup(plan: LoadPlan, model: Model) -> str:
     count = plan.device.threads or threads.default()
     step = build.built() if info.compiled else None
     by = f"torch {torch.__version__}" if step is None else step.name
-    return f"{info.quantization}, {plan.target.cached} in the cache, {info.device}, {count} threads, {by}"
+    return (
+        f"{info.quantization}, {plan.target.cached} KV cache, {info.device}, {count} threads, {by}"
+    )
 
 
 def _notes(plan: LoadPlan, codec: TextCodec, draft: Model | None) -> Iterator[str]:
@@ -115,8 +138,14 @@ def _notes(plan: LoadPlan, codec: TextCodec, draft: Model | None) -> Iterator[st
 
 
 def _describe(
-    plan: LoadPlan, request: LoadRequest, codec: TextCodec, session: Session, resources: Resources
+    plan: LoadPlan,
+    request: LoadRequest,
+    codec: TextCodec,
+    session: Session,
+    resources: Resources,
+    blind: str,
 ) -> Loaded:
+    """Return what is loaded. ``blind``: why the target sees no images, "" if it does."""
     pairing, info, draft = plan.files.pairing, session.target.model.info, resources.draft
     return Loaded(
         request=request,
@@ -137,10 +166,12 @@ def _describe(
         capabilities=capabilities(
             resources,
             codec.calls,
+            template_tools=codec.template_tools,
             thinking=codec.thinking,
             thinking_budget=may_limit(codec),
             host_logits=not session.target.runs_rounds,
             parallel=session.parallel,
+            blind=blind,
         ),
         notes=tuple(_notes(plan, codec, draft)),
         compiled=info.compiled,

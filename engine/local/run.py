@@ -56,7 +56,7 @@ class Run:
         limit = room
         if request.max_tokens is not None:
             limit = min(len(request.reply_prefix) + request.max_tokens, room)
-        eos: Collection[int] = () if request.ignore_eos else model.eos
+        eos: Collection[int] = () if request.ignore_eos else {*model.eos, *request.end_tokens}
         return cls(
             prompt=prompt,
             sampling=sampling,

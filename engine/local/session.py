@@ -32,22 +32,26 @@ from engine.drafting.resources import Resources
 from engine.errors import ContextExceeded, InvalidRequest
 from engine.events import Event
 from engine.grammar.compiler import CompiledGrammar, GrammarCompiler
+from engine.loading.pooling import Pooling
 from engine.local.batcher import Batcher
+from engine.local.embedding import embedding, next_logits
 from engine.local.run import Run
 from engine.local.sequence import Sequence as RunningSequence
 from engine.local.sequence import SessionResources, Steps, constraint_of, sampler_of
 from engine.local.slot import Slot
 from engine.local.slots import Slots
-from engine.local.thinking import begins_inside_thought, thinking_of
+from engine.local.thinking import begins_inside_thought, prefill_of, thinking_of
+from engine.local.tokenizer import SessionTokenizer
 from engine.machine.devices import Device, device_errors
-from engine.models.base import BatchModel, Model
+from engine.models.base import BatchModel, HiddenStateModel, Model
 from engine.request import Control, Request
 from engine.thoughts import CLOSING, OPENING
 from engine.tool_calls.lark import content_in_channels, grammar_of_calls
 from engine.tool_calls.styles import HARMONY
 from engine.values.grammar import Grammar, GrammarKind
-from engine.values.prompt import Prompt
+from engine.values.prompt import Prompt, TokenPart
 from engine.values.tools import Tool
+from engine.vision.encoder import ImageEncoder
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,19 +74,25 @@ class Session:
         device: Device | None = None,
         parallel: int = 1,
         times: StoredTimes | None = None,
+        images: ImageEncoder | None = None,
+        pooling: Pooling | None = None,
     ) -> None:
         """``device``: what the model may use; None: everything. ``parallel``: how many requests may run
         at once, more than one only with a ``BatchModel``. ``times``: stored times of verification; None:
-        measure them.
+        measure them. ``images``: None for a model that sees none. ``pooling``: None for one that is not
+        made for embeddings.
         """
         assert parallel == 1 or isinstance(model, BatchModel)
         # Once: a step that is built later is for the pair that is loaded then.
         self.native = (device is None or device.native) and build.ready() is not None
         graphs = device is None or device.cuda_graphs
-        self._slots = Slots(lambda: Slot(model, resources, captures=graphs), parallel)
+        self._images, self._pooling = images, pooling
+        self._slots = Slots(
+            lambda: Slot(model, resources, captures=graphs, images=images), parallel
+        )
         self._times = times
         self.codec = codec
-        self._encoded: tuple[object, list[int]] | None = None  # the last prompt and its tokens
+        self._encoded: tuple[object, Prompt] | None = None  # the last request's text and its prompt
         self.grammars = GrammarCompiler(codec.tokenizer_json, model.info.vocabulary, model.info.eos)
         self.controllers = ControllerFactory(
             self.target.model, stops_early=not self.target.runs_rounds
@@ -109,16 +119,25 @@ class Session:
         """The resources of the first slot."""
         return self._slots.first.resources
 
+    @property
+    def tokenizer(self) -> SessionTokenizer:
+        return SessionTokenizer(self.codec, self.target.model.info, self.prompt)
+
     def encode(self, request: Request) -> list[int]:
         """Return the prompt's tokens. Raises InvalidRequest or ContextExceeded. Thread-safe."""
-        tokens = self._encode(request)
+        return list(self._prompt(request).tokens)
+
+    def _prompt(self, request: Request) -> Prompt:
+        """Return the prompt. Raises as ``encode``. Thread-safe."""
+        prompt = self.prompt(request)
+        tokens = prompt.tokens
         if not tokens:
-            raise InvalidRequest("messages", "The prompt is empty: write something first.")
+            raise InvalidRequest("messages", "The prompt is empty.")
         length = len(tokens) + len(request.reply_prefix)
         if length + 1 > self.target.context:
             raise ContextExceeded(length, self.target.context)
         vocabulary = self.target.model.info.vocabulary
-        outside = f"outside this model's vocabulary of {vocabulary}."
+        outside = f"outside this model's vocabulary of {vocabulary} tokens."
         for token in (*tokens, *request.reply_prefix):
             if not 0 <= token < vocabulary:
                 raise InvalidRequest("prompt", f"Token id {token} is {outside}")
@@ -127,24 +146,34 @@ class Session:
                 raise InvalidRequest("logit_bias", f"logit_bias names token {token}, {outside}")
         speculation = request.speculation
         proposers.check(speculation.proposer, speculation.options, self.resources)
-        return tokens
+        return prompt
 
     def prepare(self, request: Request) -> PreparedRequest:
         """Return the parts of a request that depend on the model. Raises as ``encode``. Thread-safe."""
-        tokens = self.encode(request)
-        thinking = thinking_of(request, tokens, self.codec, self.target.model.info)
-        return PreparedRequest(Prompt.of(tokens), self._grammar_of(request), thinking)
+        prompt = self._prompt(request)
+        thinking = thinking_of(request, prompt.tokens, self.codec, self.target.model.info)
+        return PreparedRequest(prompt, self._grammar_of(request), thinking)
 
-    def _encode(self, request: Request) -> list[int]:
-        """Return the prompt's tokens. The last prompt is cached: an API request may want n replies."""
+    def prompt(self, request: Request) -> Prompt:
+        """Return the prompt, whether or not it fits the context. Raises as ``encode``. The last one is
+        cached: an API request may want n replies."""
         key = (
             request.messages, request.prompt, request.token_ids, request.tools,
-            request.thinking, request.thinking_budget, request.template_values,
+            request.thinking, request.thinking_budget, request.template_values, request.prefill,
         )  # fmt: skip
         cached = self._encoded
         if cached is None or cached[0] != key:
-            cached = self._encoded = key, self.codec.encode_request(request, self.target.context)
-        return list(cached[1])
+            tokens = self.codec.encode_request(request, self.target.context)
+            images = [image for message in request.messages for image in message.images]
+            prompt = Prompt.of(tokens)
+            if images and self._images is not None:
+                prompt = self._images.prompt(tokens, images)
+            if request.prefill:
+                context = self.target.context
+                begun = TokenPart(prefill_of(request, tokens, self.codec, context))
+                prompt = Prompt((*prompt.parts, begun))
+            cached = self._encoded = key, prompt
+        return cached[1]
 
     def _grammar_of(self, request: Request) -> CompiledGrammar | None:
         """Return the reply's grammar, compiled. Raises InvalidRequest if it cannot be."""
@@ -273,6 +302,42 @@ class Session:
             TopToken(token, self.codec.token_text(token), p, score) for token, p, score in scored
         )
 
+    def embed(self, tokens: Sequence[int]) -> list[float]:
+        """See ``Engine.embed``."""
+        self._check_text(tokens)
+        model, pooling = self.target.model, self._need_pooling()
+        if not isinstance(model, HiddenStateModel):
+            raise InvalidRequest(
+                "model", f"{model.info.name} does not show its hidden states here."
+            )
+        with device_errors(torch.device(model.info.device)):
+            return embedding(model, tokens, pooling)
+
+    def next_logits(self, tokens: Sequence[int], choices: Sequence[int]) -> list[float]:
+        """See ``Engine.next_logits``."""
+        self._check_text(tokens)
+        self._check_text(choices)
+        model = self.target.model
+        with device_errors(torch.device(model.info.device)):
+            return next_logits(model, tokens, choices)
+
+    def _check_text(self, tokens: Sequence[int]) -> None:
+        if not tokens:
+            raise InvalidRequest("input", "input is empty.")
+        if len(tokens) > self.target.context:
+            raise ContextExceeded(len(tokens), self.target.context, replies=False)
+        if not all(0 <= token < self.target.model.info.vocabulary for token in tokens):
+            raise InvalidRequest("input", "input has a token outside this model's vocabulary.")
+
+    def _need_pooling(self) -> Pooling:
+        if self._pooling is None:
+            raise InvalidRequest(
+                "model",
+                f"{self.target.model.info.name} is not made for embeddings: its files state no pooling. "
+                "Load an embedding model, such as Qwen3-Embedding.",
+            )
+        return self._pooling
+
     def follow_caches(self, listener: CacheListener) -> None:
         """Call ``listener`` whenever the keys of a slot have changed."""
         self._slots.listener = listener
@@ -281,6 +346,8 @@ class Session:
         """Release the proposers' memory, and end the process that tries grammars."""
         self._slots.close()
         self.grammars.close()
+        if self._images is not None:
+            self._images.close()
 
     def _warm_up(self) -> None:
         """Measure verification before the first request whose controller needs it.

@@ -15,6 +15,10 @@ from engine.drafting.resources import Resources
 from engine.events import Prefilled
 from engine.models.base import Model
 from engine.request import Speculation
+from engine.vision.encoder import ImageEncoder
+
+_LOOKS, _LOOKS_BESIDE_OTHERS = 0.02, 0.001
+"""Seconds between two looks whether an image is computed, alone and while other requests run."""
 
 _Options = tuple[tuple[str, object], ...]
 
@@ -22,10 +26,18 @@ _Options = tuple[tuple[str, object], ...]
 class Slot:
     """The target's state and the proposers of one sequence, kept between requests for prefix reuse."""
 
-    def __init__(self, model: Model, resources: Resources, *, captures: bool) -> None:
-        """``captures``: see ``Target``."""
+    def __init__(
+        self,
+        model: Model,
+        resources: Resources,
+        *,
+        captures: bool,
+        images: ImageEncoder | None = None,
+    ) -> None:
+        """``captures``: see ``Target``. ``images`` computes those of prompts."""
         self.target = Target(model, resources.aux_layers, captures=captures)
         self.resources = replace(resources, backbone=self.target) if resources.heads else resources
+        self._images = images
         self.busy = False
         self.used = 0  # grows with each use
         self._proposers: dict[str, tuple[_Options, Proposer]] = {}
@@ -65,6 +77,7 @@ class Slot:
             self.target.clear()
         self.target.reuse(context.keys[:-1])
         work = PrefillWork(self.target, context, copy_into if reuse else None)
+        yield from self._see(context, work, cancelled, alone=copy_into is None)
         while work.left and not cancelled():
             if copy_into is None:
                 work.compute(PREFILL_CHUNK)
@@ -82,6 +95,27 @@ class Slot:
                     yield YieldWork()
         reused = self.target.length - work.computed
         return Prefilled(len(context.tokens), reused, perf_counter() - started)
+
+    def _see(
+        self, context: Context, work: PrefillWork, cancelled: Callable[[], bool], *, alone: bool
+    ) -> Generator[WorkItem, None, None]:
+        """Give the state the images of the prompt; those that it has taken in are not computed again."""
+        state, images = self.target.state, self._images
+        state.content = None
+        if images is None or not context.has_images:
+            return
+        work.copy_prefix()
+        work.ready = False
+        wait = _LOOKS if alone else _LOOKS_BESIDE_OTHERS
+        computing = images.content(context.prompt, self.target.length, cancelled, wait)
+        while True:
+            try:
+                next(computing)
+            except StopIteration as end:
+                state.content = end.value
+                return
+            if not alone:
+                yield YieldWork()
 
     def close(self) -> None:
         """Release the proposers' memory."""

@@ -67,7 +67,7 @@ class Slots:
         try:
             self.listener(self._slots.index(slot), keys)
         except Exception:  # replies must go on
-            log.exception("the cache listener failed and is not called again")
+            log.exception("the cache listener failed and is no longer called")
             self.listener = None
 
     def _choose(self, keys: list[int]) -> Slot:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
+from engine.decoding.text.channels import Harmony, channels_of
 from engine.decoding.text.codec import TextCodec
 from engine.decoding.thinking import Thinking, ThoughtTokens, thought_tokens
 from engine.errors import InvalidRequest
@@ -32,8 +33,8 @@ def thinking_of(
         if budget is not None and opens_thought(last):
             raise InvalidRequest(
                 "thinking_budget",
-                "thinking_budget cannot be kept: this model's thought has no token of its own that ends "
-                "it. Leave it out.",
+                "thinking_budget is not supported: this model has no token that ends a "
+                "thought. Leave it out.",
             )
         return None
     if tokens.whole and budget is None:
@@ -41,6 +42,24 @@ def thinking_of(
     closed = last.rstrip().endswith((*CLOSING, "<channel|>", "<|END_THINKING|>"))
     place = tokens.start(opened=opens_thought(last), closed=closed)
     return Thinking(tokens, place, budget, model.vocabulary, frozenset(model.eos))
+
+
+def prefill_of(
+    request: Request, prompt: Sequence[int], codec: TextCodec, context: int
+) -> tuple[int, ...]:
+    """Return the tokens of the request's prefill, which follow ``prompt``.
+
+    Raises InvalidRequest where an answer does not follow the prompt at once: after it comes a thought, or
+    the name of a channel.
+    """
+    why = ""
+    if opens_thought(_last(prompt, codec)):
+        why = "its chat template begins every reply with a thought. Turn thinking off"
+    elif isinstance(channels_of(codec.token_named), Harmony):
+        why = "it writes its replies in channels. End the messages with a user message"
+    if why:
+        raise InvalidRequest("prefill", f"prefill is not possible with this model: {why}.")
+    return tuple(codec.encode_as_text(request.prefill, context))
 
 
 def may_limit(codec: TextCodec) -> bool:

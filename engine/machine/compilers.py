@@ -19,14 +19,14 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from engine.errors import ForetokenError
+from engine.errors import ForetokenError, what_failed
 
 NAMES = ("clang++",) if sys.platform == "win32" else ("g++", "clang++", "c++")
 """On Windows not GCC: what it keeps of wide vectors on the stack lies where AVX cannot read it
 (gcc.gnu.org/bugzilla/show_bug.cgi?id=54412), and that ends the process."""
 WHEEL = "ziglang>=0.16,<0.18"
 COMMAND = "foretoken compiler --fetch"
-SIZE = "some 100 MB to download, 410 MB on the disk"
+SIZE = "about 100 MB to download, 410 MB on disk"
 """The size of the wheel."""
 LIMIT_S = 60
 """Seconds for a compiler to print its version."""
@@ -43,8 +43,9 @@ class NoCompiler(BuildError):
 
     def __init__(self) -> None:
         super().__init__(
-            f"No C++ compiler was found (looked for {', '.join(NAMES)} and zig). Models run without the "
-            f"compiled step, slower. Install one, or let `{COMMAND}` do it: {SIZE}."
+            f"No C++ compiler found (tried {', '.join(NAMES)} and zig), so models run "
+            f"without the compiled kernels, slower. Install a compiler, or run `{COMMAND}` "
+            f"({SIZE})."
         )
 
 
@@ -119,8 +120,9 @@ def fetch() -> Compiler:
     """
     if find_spec("pip") is None:
         raise BuildError(
-            f"pip is not in {sys.prefix}, so nothing was fetched. Install it there with "
-            f"`{Path(sys.executable).name} -m ensurepip`, or install a C++ compiler yourself."
+            f"pip is missing in {sys.prefix}, so nothing was downloaded. Install it with "
+            f"`{Path(sys.executable).name} -m ensurepip`, or install a C++ compiler "
+            "yourself."
         )
     try:
         folder().mkdir(parents=True, exist_ok=True)
@@ -132,12 +134,12 @@ def fetch() -> Compiler:
             os.replace(Path(name) / "ziglang", wheel)
     except OSError as error:
         raise BuildError(
-            f"The compiler could not be kept in {folder()}: {error}. Free some space, or install a C++ "
-            "compiler yourself."
+            f"The compiler could not be saved in {folder()}: {what_failed(error)}. Free some space, or "
+            "install a C++ compiler yourself."
         ) from error
     zig = _program(folder() / "ziglang")
     if zig is None:
-        raise BuildError(f"{WHEEL} was installed into {folder()}, and has no program zig.")
+        raise BuildError(f"{WHEEL} was installed into {folder()}, but has no program zig.")
     return Compiler((str(zig), "c++"))
 
 
@@ -153,8 +155,8 @@ def _install(target: Path) -> None:
     if done.returncode:
         output = done.stderr.decode(errors="replace").strip()
         raise BuildError(
-            f"pip could not install {WHEEL}, so nothing was changed: {output[-1000:]} Try again, or "
-            "install a C++ compiler yourself."
+            f"pip could not install {WHEEL}: {output[-1000:]} Try again, or install a C++ "
+            "compiler yourself."
         )
 
 
@@ -190,7 +192,9 @@ def _version(command: tuple[str, ...], is_zig: bool) -> bytes:
             asked, check=False, capture_output=True, timeout=LIMIT_S, creationflags=QUIETLY
         ).stdout
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise BuildError(f"{command[0]} does not say its version: {error}") from error
+        raise BuildError(
+            f"{command[0]} does not report its version: {what_failed(error)}"
+        ) from error
 
 
 def _is_real(path: str) -> bool:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from engine.errors import OutOfMemory
+from engine.machine import memory
 from engine.machine.devices import device_errors, is_lost, ran_out
 
 if TYPE_CHECKING:
@@ -43,9 +44,10 @@ def gpu_free_bytes(device: torch.device) -> int | None:
 
 
 def release() -> None:
-    """Free everything that is unreferenced, cycles included."""
+    """Free everything that is unreferenced, cycles included, and give it back to the system."""
     gc.collect()
     _give_back()
+    memory.trim()
 
 
 def _give_back() -> None:

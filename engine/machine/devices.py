@@ -65,7 +65,7 @@ class Device:
     is one for each physical core.
     """
 
-    device: torch.device
+    torch_device: torch.device
     kernels: bool = False
     bf16: bool = True
     fp8: bool = True
@@ -140,9 +140,10 @@ def device_errors(device: torch.device) -> Iterator[None]:
             raise
         lose(device)
         raise DeviceLost(
-            f"The GPU stopped answering ({str(error).splitlines()[0]}). Whatever was in its memory "
-            "is lost; your chats are kept. Load the pair again: it then runs on the CPU. To use the "
-            "GPU again, restart the app, and the machine if nvidia-smi does not find it."
+            f"The GPU stopped responding ({str(error).splitlines()[0]}). Its memory is "
+            "lost; your chats are kept. Load the model again: it then runs on the CPU. To "
+            "use the GPU again, restart Foretoken, and the machine if nvidia-smi does not "
+            "find the GPU."
         ) from error
 
 
@@ -200,7 +201,7 @@ def decide(wanted: str, facts: Facts) -> Device:
         )
     if wanted == "cuda":
         raise InvalidRequest(
-            "device", f"device is 'cuda', but {reason[0].lower()}{reason[1:]} Or choose 'cpu'."
+            "device", f"device is 'cuda', which is not available. {reason} Or choose 'cpu'."
         )
     worth_telling = facts.has_driver or facts.lost
     return Device(torch.device("cpu"), notes=(reason,) if worth_telling else ())
@@ -209,20 +210,20 @@ def decide(wanted: str, facts: Facts) -> Device:
 def _why_no_gpu(facts: Facts) -> str | None:
     """Return why CUDA cannot be used at all, with the remedy; None if it can."""
     if facts.lost:
-        return "The GPU failed before in this process. Restart the app to use it again."
+        return "The GPU failed earlier in this process. Restart Foretoken to use it again."
     if facts.count:
         return _why_no_code(facts)
     if not facts.built_with_cuda:
         return (
-            "This torch is built without CUDA. To use an NVIDIA GPU, install the build for CUDA "
+            "This installation of PyTorch has no CUDA support. Install the CUDA build "
             "(pytorch.org, Get Started)."
         )
     if facts.problem:
         return (
-            f"Torch cannot use the GPU: {facts.problem.rstrip('.')}. Update the driver, or install a "
-            "torch that is built for it."
+            f"PyTorch cannot use the GPU: {facts.problem.rstrip('.')}. Update the driver, "
+            "or install a build of PyTorch for it."
         )
-    return "Torch finds no CUDA device. Check that nvidia-smi shows one, and CUDA_VISIBLE_DEVICES."
+    return "PyTorch finds no CUDA device. Check nvidia-smi and CUDA_VISIBLE_DEVICES."
 
 
 def _why_no_code(facts: Facts) -> str | None:
@@ -231,8 +232,8 @@ def _why_no_code(facts: Facts) -> str | None:
         return None
     has = ".".join(map(str, facts.capability))
     return (
-        f"{facts.name} has compute capability {has}, and this torch is built for "
-        f"{', '.join(facts.built_for)} alone. Install a torch that is built for it."
+        f"{facts.name} has compute capability {has}, and this PyTorch is built only for "
+        f"{', '.join(facts.built_for)}. Install a build that supports it."
     )
 
 
@@ -254,21 +255,21 @@ def _which(facts: Facts) -> tuple[str, ...]:
     if facts.count < 2:
         return ()
     return (
-        f"{facts.count} GPUs are here; one is used, {facts.name}. CUDA_VISIBLE_DEVICES chooses "
-        "another one. A model that needs several is not split here; vLLM and SGLang do that.",
+        f"One of {facts.count} GPUs is used: {facts.name}. Choose another one with "
+        "CUDA_VISIBLE_DEVICES. For models that need several GPUs, use vLLM or SGLang.",
     )
 
 
 def _what_lacks(facts: Facts) -> str | None:
     """Return why the kernels do not run on the GPU; None if they do."""
-    slower = "so steps run as torch's own operations: slower, and in fp32 or bf16 only."
+    slower = "so the model runs with PyTorch operations: slower, and in fp32 or bf16 only."
     if facts.capability < LEAST_CAPABILITY:
         has = ".".join(map(str, facts.capability))
-        return f"{facts.name} has compute capability {has} and the kernels need 8.0, {slower}"
+        return f"{facts.name} has compute capability {has}, and the kernels need 8.0, {slower}"
     if not facts.triton:
-        return f"Triton is not installed (it comes for Linux alone), {slower}"
+        return f"Triton is not installed (Linux only), {slower}"
     if facts.missing:
-        return f"Triton builds its launchers with a C compiler, and here {facts.missing}, {slower}"
+        return f"Triton needs a C compiler, but {facts.missing}, {slower}"
     return None
 
 
@@ -280,7 +281,7 @@ def has_triton() -> bool:
 def lacks_to_build() -> str:
     """Return what Triton lacks to build its launchers, which are C code; "" if nothing."""
     if not (os.environ.get("CC") or any(map(shutil.which, ("gcc", "clang", "cc")))):
-        return "there is none (install gcc, or name one in CC)"
+        return "none was found (install gcc, or set CC)"
     scheme = sysconfig.get_default_scheme().replace("posix_local", "posix_prefix")
     headers = Path(sysconfig.get_paths(scheme=scheme)["include"])
     if not (headers / "Python.h").is_file():

@@ -100,14 +100,14 @@ class Secret:
 def hub_token() -> Secret:
     """Return the access token for gated repositories. Where none is stored, ``get`` takes what
     ``hf auth login`` stored."""
-    problem = "That is no access token: it is one word, which begins with hf_. Copy it again."
+    problem = "This is not an access token. Tokens are one word and begin with hf_. Copy it again."
     file = _place(HUB_TOKEN_FILE, "hub_token")
     return Secret("hub", file, HUB_TOKEN, InvalidRequest("token", problem))
 
 
 def server_key(address: Address) -> Secret:
     """Return the key for every model of a server."""
-    problem = "That is no key: it is one word of plain letters. Copy it again."
+    problem = "This is not a key. Keys are one word of ASCII characters. Copy it again."
     file = _place(SERVER_KEY_FOLDER, "server_keys") / quote(address.root, safe="")
     return Secret(f"server {address.root}", file, SERVER_KEY, InvalidRequest("key", problem))
 

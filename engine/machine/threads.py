@@ -35,8 +35,8 @@ def check(count: int | None) -> int | None:
     if count is not None and not 1 <= count <= limit:
         raise InvalidRequest(
             "threads",
-            f"threads is {count}; it must be 1 to {limit}, the processors that this process may use. "
-            f"More would wait for each other; {default()} is the default.",
+            f"threads is {count}; it must be 1 to {limit}, the processors available to this "
+            f"process. The default is {default()}.",
         )
     return count
 

@@ -47,13 +47,13 @@ def _answer(work: Callable[[Any], Any], message: bytes, longest: int) -> bytes:
     try:
         made = json.dumps({"value": work(json.loads(message))}).encode()
     except MemoryError:
-        return json.dumps({"limit": "took more memory than it may"}).encode()
+        return json.dumps({"limit": "used too much memory"}).encode()
     except RecursionError:
         return json.dumps({"limit": "is nested too deeply"}).encode()
     except Exception as error:  # the caller decides what it means
         return json.dumps({"failed": [type(error).__name__, str(error)[:_MESSAGE]]}).encode()
     if len(made) > longest:
-        return json.dumps({"limit": f"made more than {longest >> 20} MB"}).encode()
+        return json.dumps({"limit": f"produced more than {longest >> 20} MB"}).encode()
     return made
 
 

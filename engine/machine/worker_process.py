@@ -13,6 +13,7 @@ import functools
 import json
 import os
 import queue
+import signal
 import struct
 import subprocess
 import sys
@@ -36,8 +37,8 @@ _WAITING = 10
 """Wall-clock seconds granted for each second of processor time: other work may have the processor."""
 _LOOK_S = 0.02
 """Seconds between two looks at what a busy worker has used."""
-_MOST_WAITING = 8
-"""Calls that may wait for a worker."""
+_WORKERS = 2
+"""Workers of a pool: one endless call keeps no other waiting."""
 _PASSED_ON = "PATH", "SYSTEMROOT", "TEMP", "TMP", "TMPDIR", "TZ", "LANG", "LC_ALL"
 """Environment variables that a worker gets: none of them is a secret."""
 _ROOT = Path(__file__).resolve().parents[2]
@@ -65,8 +66,9 @@ class NoWorker(ForetokenError):
 
     def __init__(self, why: str) -> None:
         super().__init__(
-            f"A process that checks what comes from outside could not start: {why}. Close other "
-            "programs, and try again; if it stays so, restart the app and read what it prints."
+            f"The process that checks untrusted input could not start: {why}. Close other "
+            "programs and try again. If it happens again, restart Foretoken and read its "
+            "terminal."
         )
 
 
@@ -85,17 +87,22 @@ class WorkerPool:
     """
 
     def __init__(
-        self, function: str, limits: Limits, size: int = 2, first: Callable[[], Any] | None = None
+        self,
+        function: str,
+        limits: Limits,
+        waiting: int = 8,
+        first: Callable[[], Any] | None = None,
     ) -> None:
         """Start nothing yet. ``function`` is named "module:name"; it takes and returns a JSON value.
 
-        ``first`` returns what each worker gets before it is ready, without limits, if there is anything.
+        ``waiting``: calls that may wait for a worker. ``first`` returns what each worker gets before it
+        is ready, without limits, if there is anything.
         """
         self._function, self._limits = function, limits
         # Made once: it may be megabytes, and a killed worker is replaced while others are served.
         self._first = first and functools.cache(lambda: json.dumps(first()).encode())
-        self._size, self._callers = size, 0
-        self._free = threading.Semaphore(size)
+        self._most, self._callers = _WORKERS + waiting, 0
+        self._free = threading.Semaphore(_WORKERS)
         self._lock = threading.Lock()
         self._idle: list[_Worker] = []
         atexit.register(self.close)
@@ -126,10 +133,9 @@ class WorkerPool:
     @contextlib.contextmanager
     def _counted(self) -> Iterator[None]:
         with self._lock:
-            if self._callers >= self._size + _MOST_WAITING:
+            if self._callers >= self._most:
                 raise TooBusy(
-                    "Grammars or chats of too many other requests are being checked. Try again in "
-                    "some seconds."
+                    "Too many other requests are being checked. Try again in a few seconds."
                 )
             self._callers += 1
         try:
@@ -222,7 +228,7 @@ class _Worker:
         except queue.Empty:
             raise NoWorker(f"it was not ready within {_START_S:.0f} s") from None
         if ready is None:
-            raise NoWorker("it ended at once")
+            raise NoWorker("it exited")
         self._base = self._used()[1]
 
     def _send(self, message: bytes) -> None:
@@ -238,16 +244,25 @@ class _Worker:
             with contextlib.suppress(queue.Empty):
                 answer = self._answers.get(timeout=_LOOK_S)
                 if answer is None:
-                    raise LimitExceeded(
-                        "ended the process that ran it: too deep, or too much memory"
-                    )
+                    raise LimitExceeded(self._death())
                 return answer
             seconds, memory = self._used()
             waited = time.monotonic() - began
             if seconds - spent > self._limits.seconds or waited > _WAITING * self._limits.seconds:
-                raise LimitExceeded(f"took more than {self._limits.seconds:g} s")
+                raise LimitExceeded(self._late)
             if memory - (self._base or 0) > self._limits.memory:
-                raise LimitExceeded(f"took more than {self._limits.memory >> 20} MB of memory")
+                raise LimitExceeded(f"used more than {self._limits.memory >> 20} MB of memory")
+
+    @property
+    def _late(self) -> str:
+        return f"took more than {self._limits.seconds:g} s"
+
+    def _death(self) -> str:
+        """Return why the process ended: by the kernel's limit of time where this one looked too late."""
+        with contextlib.suppress(subprocess.TimeoutExpired):  # one that was taken over may live on
+            if -self._process.wait(1) == getattr(signal, "SIGXCPU", None):
+                return self._late
+        return "crashed its process: nested too deeply, or out of memory"
 
     def _used(self) -> tuple[float, int]:
         """Return the process's seconds of processor time and bytes of memory; zeros once it died."""

@@ -48,6 +48,6 @@ def activation(name: str) -> Activation:
     if name in ACTIVATIONS:
         return ACTIVATIONS[name]
     raise ModelError(
-        f"The model's activation is {name!r} (config.json); known here are {', '.join(ACTIVATIONS)}. "
-        "With another one it would say something else. Use a model with one of these."
+        f"The activation {name!r} in config.json is not supported; supported are "
+        f"{', '.join(ACTIVATIONS)}. Choose another model."
     )

@@ -28,6 +28,9 @@ class Rope:
     magnitude: float = 1.0
     interleaved: bool = False
     """In the file, the numbers of a pair stand side by side; otherwise half the rotated width apart."""
+    axes: tuple[int, ...] = ()
+    """Which of time (0), row (1) and column (2) in an image rotates each pair (M-RoPE, Qwen2-VL); all
+    three are the position in text. Empty: the position alone."""
 
 
 @dataclass(frozen=True, slots=True)

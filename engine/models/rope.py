@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -72,9 +72,8 @@ def read_rope(
     if kind not in SCALINGS:
         known = ", ".join(SCALINGS)
         raise ModelError(
-            f"{checkpoint.path} scales its rotary positions by {kind!r} (its setting rope_type); "
-            f"known here are {known}. Another formula would give other words. Use a model with one "
-            "of these."
+            f"{checkpoint.path} has the rope_type {kind!r}, which is not supported; "
+            f"supported are {known}. Choose another model."
         )
     key = "original_max_position_embeddings"
     original = config.get(key) or settings.get(key) or checkpoint.context
@@ -83,7 +82,25 @@ def read_rope(
     head_dim = head_dim or checkpoint.head_dim
     width = head_dim if kind == "proportional" else int(head_dim * float(part))
     inputs = ScalingInputs(settings, base, context, checkpoint.context, int(original))
-    return SCALINGS[kind]([base ** (-i / width) for i in range(0, width, 2)], inputs)
+    rope = SCALINGS[kind]([base ** (-i / width) for i in range(0, width, 2)], inputs)
+    return replace(rope, axes=_axes(settings, len(rope.frequencies)))
+
+
+def _axes(settings: Settings, pairs: int) -> tuple[int, ...]:
+    """Return ``Rope.axes`` by ``mrope_section``: how many pairs time, row and column rotate.
+
+    They take turns while all have some left; what remains is time's. Sections side by side, as in
+    Qwen2-VL, belong to no family here.
+    """
+    sections = settings.get("mrope_section")
+    if not sections or not settings.get("mrope_interleaved"):
+        return ()
+    lengths = [int(each) for each in sections]
+    axes = [0] * pairs
+    for axis in (1, 2):
+        for pair in range(axis, min(3 * lengths[axis], pairs), 3):
+            axes[pair] = axis
+    return tuple(axes)
 
 
 def _default(frequencies: list[float], inputs: ScalingInputs) -> Rope:

@@ -37,6 +37,22 @@ def cosines(rope: Rope, head_dim: int, context: int) -> Tensor:
     return torch.view_as_real(rotations(rope, head_dim, context)).contiguous()
 
 
+def rotations_in_images(rope: Rope, rotations: Tensor, places: Tensor) -> Tensor:
+    """Return the rotations of rows at ``places`` (rows, 3) in images: complex (rows, head_dim / 2).
+
+    ``rotations``: the rope's, by position.
+    """
+    axes = axis_of_pairs(rope, 2 * rotations.shape[1]).long()
+    return rotations.gather(0, places[:, axes].long().to(rotations.device))
+
+
+def axis_of_pairs(rope: Rope, head_dim: int) -> Tensor:
+    """Return the axis of every pair of a head: int32 (head_dim / 2,). See ``Rope.axes``."""
+    result = torch.zeros(head_dim // 2, dtype=torch.int32)
+    result[: len(rope.axes)] = torch.tensor(rope.axes, dtype=torch.int32)
+    return result
+
+
 def temperatures(temperature: Temperature, context: int) -> Tensor:
     """Return the multiplier of the queries at each position: (context,) float32."""
     steps = torch.arange(context, dtype=torch.float64).div(temperature.length).floor()

@@ -20,6 +20,7 @@ from torch import Tensor
 from engine.kernels.torch.attention import PAGE_SIZE
 from engine.machine.device_memory import zeros
 from engine.models.hidden_states import AuxHiddenStates
+from engine.models.prompt_content import PromptContent
 
 
 class SequenceState:
@@ -32,6 +33,8 @@ class SequenceState:
         self.length = 0
         self.pending = 0
         self.aux = aux
+        self.content: PromptContent | None = None
+        """Images in the text whose rows come next; set before any of these is computed."""
 
     @property
     def end(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import secrets
 from collections.abc import Mapping
@@ -12,7 +13,8 @@ from engine.errors import ContextExceeded, InvalidRequest
 from engine.remote.kinds import ENGINE_DATA, TRAITS, Kind
 from engine.request import Control, Request
 from engine.values.grammar import Grammar, GrammarKind
-from engine.values.messages import Message
+from engine.values.image import Image
+from engine.values.messages import Message, pieces
 from engine.values.sampling import Sampling
 from engine.values.tools import Calling
 
@@ -25,28 +27,38 @@ def check(request: Request, kind: Kind, context: int) -> None:
     if request.reply_prefix:
         raise InvalidRequest(
             "reply_prefix",
-            "A server is sent text, so it cannot go on with a reply. Ask for it again instead.",
+            "A server receives text, so it cannot continue a reply. Retry instead.",
+        )
+    if request.end_tokens:
+        raise InvalidRequest(
+            "end_tokens", "The loaded model runs on a server, which accepts no further end tokens."
+        )
+    if request.prefill:
+        raise InvalidRequest(
+            "prefill",
+            "prefill is not possible: the loaded model runs on a server, which begins each reply "
+            "itself. End the messages with a user message.",
         )
     if request.token_ids is not None and context and len(request.token_ids) + 1 > context:
         raise ContextExceeded(len(request.token_ids), context)
     if kind is Kind.FORETOKEN:
         return
     if request.thinking_budget is not None and kind not in _BUDGETS:
-        raise InvalidRequest("thinking_budget", f"{kind} cannot limit a thought. Leave it out.")
+        raise InvalidRequest("thinking_budget", f"{kind} has no thinking budget. Leave it out.")
     traits = TRAITS[kind]
     if request.token_ids is not None and not traits.token_ids:
-        raise InvalidRequest("prompt", f"{kind} takes no prompts in tokens. Send text.")
+        raise InvalidRequest("prompt", f"{kind} does not accept prompts as token ids. Send text.")
     if request.ignore_eos and not traits.ignore_eos:
-        raise InvalidRequest("ignore_eos", f"{kind} ends replies where they end. Leave it out.")
+        raise InvalidRequest("ignore_eos", f"{kind} does not support ignore_eos. Leave it out.")
     if request.grammar is not None and request.grammar.kind not in traits.grammars:
         raise InvalidRequest(
             "grammar",
-            f"{kind} takes no grammar of the kind {request.grammar.kind.value}; it takes "
+            f"{kind} does not support {request.grammar.kind.value} grammars; it supports "
             f"{', '.join(sorted(each.value for each in traits.grammars))}.",
         )
     if request.speculation.depth is not None or request.speculation.control is Control.OFF:
         raise InvalidRequest(
-            "depth", f"{kind} decides by itself how far it drafts. Leave depth and controller out."
+            "depth", f"{kind} decides how far it drafts. Leave depth and controller out."
         )
 
 
@@ -97,6 +109,8 @@ def sampling_of(request: Request, names: Mapping[str, str], *, says_all: bool) -
 def message_of(message: Message) -> Json:
     """Return one message of a chat."""
     body: Json = {"role": message.role, "content": message.content}
+    if message.images:
+        body["content"] = [_part(each) for each in pieces(message)]
     if message.tool_calls:
         body["content"] = message.content or None
         if message.reasoning:  # templates render it while tools are at work
@@ -114,6 +128,25 @@ def message_of(message: Message) -> Json:
     if message.name is not None:
         body["name"] = message.name
     return body
+
+
+def _part(piece: str | Image) -> Json:
+    """Return a part of a message's content."""
+    if isinstance(piece, str):
+        return {"type": "text", "text": piece}
+    url = f"data:image/{_kind_of(piece.data)};base64,{encoded(piece)}"
+    return {"type": "image_url", "image_url": {"url": url}}
+
+
+def encoded(image: Image) -> str:
+    """Return an image's file in base64."""
+    return base64.b64encode(image.data).decode("ascii")
+
+
+def _kind_of(data: bytes) -> str:
+    """Return the kind of an image's file by its first bytes."""
+    begins = {b"\xff\xd8": "jpeg", b"GIF8": "gif", b"RIFF": "webp"}
+    return next((kind for mark, kind in begins.items() if data.startswith(mark)), "png")
 
 
 _BUDGETS = {

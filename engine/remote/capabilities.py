@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from engine.api import Capabilities, Loaded, LoadRequest, ProposerInfo
-from engine.errors import ModelError
+from engine.errors import ModelError, what_failed
 from engine.loading.specs import ModelSpec
 from engine.remote.errors import request_loop
 from engine.remote.kinds import TRAITS, Kind
@@ -12,7 +12,7 @@ from engine.remote.server import ServedModel, Server
 from engine.request import SERVER, Control
 from engine.wire import INSTANCE, capabilities_from_json, instances_in
 
-_ABOUT = "the server drafts as it was started, if it does"
+_ABOUT = "as configured on the server"
 
 
 def capabilities_of(server: Server, model: ServedModel) -> Capabilities:
@@ -22,8 +22,8 @@ def capabilities_of(server: Server, model: ServedModel) -> Capabilities:
             return capabilities_from_json(model.entry["capabilities"])
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ModelError(
-                f"{server.address.place} ({server.name}) does not say what it can in a way that this "
-                f"version reads ({error!r}). Bring both to the same version of Foretoken."
+                f"{server.address.place} ({server.name}) describes itself in a way this version "
+                f"cannot read: {what_failed(error)}. Update both to the same version of Foretoken."
             ) from error
     traits = TRAITS[server.kind]
     return Capabilities(
@@ -39,6 +39,7 @@ def capabilities_of(server: Server, model: ServedModel) -> Capabilities:
         top_logprobs=False,
         grammars=bool(traits.grammars),
         calls=CALLS if traits.tools else None,
+        images=True,  # only the server knows, and refuses what its model cannot see
     )
 
 
@@ -84,13 +85,11 @@ def loaded_of(
 def _notes(server: Server, key: bool) -> tuple[str, ...]:
     notes = []
     if server.address.is_open:
-        what = "The key, and all that is said," if key else "All that is said"
+        what = "The key and all messages are" if key else "All messages are"
         notes.append(
-            f"{what} goes to {server.address.place} unencrypted: anyone on the way can read it."
+            f"{what} sent to {server.address.place} unencrypted; others on the network can "
+            "read them."
         )
     if server.kind is Kind.OTHER:
-        notes.append(
-            "What kind of server it is could not be found out: drafts, and how many are accepted, are "
-            "unknown."
-        )
+        notes.append("Unknown kind of server, so its drafting and acceptance are unknown.")
     return tuple(notes)

@@ -62,7 +62,8 @@ class Completions:
             raise ended_early(self._client.address)
         usage = counted(reading)
         more = await _or_none(metrics.after(usage))
-        yield Finished(reading.reason, "", reading.text, None, more or usage)
+        found = reading.stop_string
+        yield Finished(reading.reason, "", reading.text, None, more or usage, found)
 
 
 class ForetokenEvents:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future
 from concurrent.futures import TimeoutError as NotYet
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 
 from engine.api import (
@@ -22,6 +22,8 @@ from engine.api import (
     Watcher,
     check_drafting,
     check_supported,
+    has,
+    having,
 )
 from engine.errors import InvalidRequest, LoadCancelled, ModelError, NotLoaded
 from engine.loading.catalog import Catalog
@@ -72,13 +74,17 @@ class RemoteEngine:
         self._changed = threading.Condition()
         self._connected: _Connected | None = None
         self._replies: set[Reply] = set()
-        self._loading = 0
+        self._loading = self._pins = 0
         self._closed = False
 
     @property
     def loaded(self) -> Loaded | None:
         connected = self._connected
         return None if connected is None else connected.loaded
+
+    @property
+    def resident(self) -> tuple[Loaded, ...]:
+        return () if self.loaded is None else (self.loaded,)
 
     @property
     def busy(self) -> bool:
@@ -90,7 +96,7 @@ class RemoteEngine:
         """Connect to the server that is named. Raise as ``Engine.load``, and ServerError."""
         spec = self.catalog().named(request).target
         if not spec.address:
-            raise ModelError(f"{spec.name} is no server: this engine runs nothing itself.")
+            raise ModelError(f"{spec.name} is not a server address.")
         with self._changed:
             self._check_open()
             self._loading += 1
@@ -113,9 +119,10 @@ class RemoteEngine:
                 self._loading -= 1
                 self._changed.notify_all()
 
-    def unload(self) -> None:
+    def unload(self, pair: Loaded | None = None) -> None:
         """Disconnect from the server after its running replies."""
-        self._replace(None, None)
+        if pair is None or has(self, pair):
+            self._replace(None, None)
 
     def generate(self, request: Request) -> Generation:
         """Send the request at once; the server schedules it. Raise NotLoaded, InvalidRequest, and
@@ -125,7 +132,7 @@ class RemoteEngine:
             connected = self._connected
             if connected is None:
                 raise NotLoaded(
-                    "No model is loaded. Choose a pair on the Models page, or use --pair."
+                    "No model is loaded. Choose one on the Models page, or start with --pair."
                 )
             loaded = connected.loaded
             check_supported(request, loaded.capabilities)
@@ -137,14 +144,57 @@ class RemoteEngine:
             self._replies.add(reply)
         return reply.start()
 
+    @property
+    def tokenizer(self) -> None:
+        """None: a server's tokenizer is not known here."""
+
+    def tokenize(self, texts: Sequence[str]) -> None:
+        """Return None: a server's tokenizer is not known here. Raise NotLoaded."""
+        if self._connected is None:
+            raise NotLoaded("No model is loaded, so tokens cannot be counted.")
+
     def top_tokens(
         self, request: Request, reply: Sequence[int], count: int
     ) -> tuple[TopToken, ...]:
         """Raise NotLoaded or InvalidRequest: servers do not support this."""
         if self._connected is None:
-            raise NotLoaded("No model is loaded, so there is nothing to ask.")
+            raise NotLoaded("No model is loaded.")
         raise InvalidRequest(
-            "reply", "What else a server's model might have written there cannot be asked of it."
+            "reply", "A server cannot tell what else its model might have written there."
+        )
+
+    def of(self, pair: Loaded) -> RemoteEngine:
+        return having(self, pair)
+
+    @contextmanager
+    def pin(self, pair: Loaded) -> Iterator[None]:
+        with self._changed:
+            having(self, pair)
+            self._pins += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._pins -= 1
+                self._changed.notify_all()
+
+    @property
+    def idle_s(self) -> float:
+        return 0.0
+
+    def embed(self, tokens: Sequence[int]) -> tuple[float, ...]:
+        """Raise NotLoaded or InvalidRequest: servers are asked for replies alone."""
+        raise self._only_replies()
+
+    def next_logits(self, tokens: Sequence[int], choices: Sequence[int]) -> tuple[float, ...]:
+        """Raise as ``embed``."""
+        raise self._only_replies()
+
+    def _only_replies(self) -> NotLoaded | InvalidRequest:
+        if self._connected is None:
+            return NotLoaded("No model is loaded.")
+        return InvalidRequest(
+            "model", "The loaded model runs on a server. Ask that server for embeddings and ranks."
         )
 
     def close(self) -> None:
@@ -178,14 +228,14 @@ class RemoteEngine:
                     asking.cancel()
                     raise LoadCancelled("Connecting was cancelled.") from None
             except CancelledError as error:
-                raise NotLoaded("The engine was shut down. Start the app again.") from error
+                raise NotLoaded("The engine was shut down. Restart Foretoken.") from error
 
     def _replace(self, connected: _Connected | None, watcher: Watcher | None) -> None:
         """Replace the connection after its running replies."""
         with self._changed:
             if watcher is not None and self._replies:
                 watcher.on_loading(LoadProgress(Stage.WAITING))
-            while self._replies and not self._closed:
+            while (self._replies or self._pins) and not self._closed:
                 self._changed.wait(_POLL_S)
                 if watcher is not None and watcher.cancelled:
                     break
@@ -210,7 +260,7 @@ class RemoteEngine:
 
     def _check_open(self) -> None:
         if self._closed:
-            raise NotLoaded("The engine was shut down. Start the app again.")
+            raise NotLoaded("The engine was shut down. Restart Foretoken.")
 
 
 def look_at(address: Address, key: str | None) -> Server:

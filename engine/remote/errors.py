@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import ssl
 from typing import Any
 from urllib.parse import urlsplit
@@ -10,7 +11,7 @@ from urllib.request import getproxies, proxy_bypass
 import httpx2
 import openai
 
-from engine.errors import ForetokenError
+from engine.errors import ForetokenError, what_failed
 from engine.events import Failed
 from engine.machine.secrets import SERVER_KEY
 from engine.values.address import Address, retry_after_seconds
@@ -83,33 +84,32 @@ def explain(error: Exception, address: Address, *, key: bool, begun: bool) -> Fo
         case _ if isinstance(error, _UNREADABLE):
             return protocol_error(address, f"{type(error).__name__}: {error}", begun=begun)
         case _:
-            return ServerError(f"{address.place} could not be asked: {error!r}.")
+            return ServerError(f"{address.place} could not be reached: {what_failed(error)}.")
 
 
 LONGEST_REPLY = 2**24
 """Maximum characters of a reply, because an endless one would fill the memory."""
 
 _KEY_GOES = f"on the Models page, with `foretoken models connect --key`, or in {SERVER_KEY}."
-_KEPT = "What had arrived is kept; retry to have it written anew."
+_KEPT = "The partial reply is kept; retry to generate it again."
 
 
-def ended_early(address: Address) -> ServerError:
-    """Return the error for a stream that ends without a finish reason."""
-    return ServerError(
-        f"{address.place} ended the reply in the middle, without saying why. {_KEPT} If it comes "
-        "back, look at the server's log."
-    )
+def ended_early(address: Address, reason: str = "") -> ServerError:
+    """Return the error for a reply that ends without a finish reason, as after a lost connection."""
+    why = f": {reason}" if reason else ""
+    return ServerError(f"The connection to {address.place} was lost during the reply{why}. {_KEPT}")
 
 
 def stream_error(address: Address, said: str) -> ServerError:
     """Return the error for a stream that ends with an error."""
-    return ServerError(f"{address.place} broke the reply off: {said}. {_KEPT}")
+    return ServerError(f"{address.place} ended the reply with an error: {said}. {_KEPT}")
 
 
 def too_long(address: Address) -> ServerError:
     """Return the error for a reply of more than ``LONGEST_REPLY`` characters."""
     return ServerError(
-        f"{address.place} sent more than {LONGEST_REPLY:,} characters, so the reply was ended. {_KEPT}"
+        f"{address.place} sent more than {LONGEST_REPLY:,} characters, so the reply was "
+        f"stopped. {_KEPT}"
     )
 
 
@@ -117,16 +117,17 @@ def protocol_error(address: Address, what: str, *, begun: bool = False) -> Serve
     """Return the error for an answer that is not of OpenAI's protocol."""
     kept = f" {_KEPT}" if begun else ""
     return ServerError(
-        f"What {address.api} answers is not OpenAI's protocol ({what[:200]}). Check the address: it "
-        f"is that of the API, often with /v1 behind it, and not that of a page.{kept}"
+        f"{address.api} does not speak OpenAI's protocol ({what[:200]}). Check the "
+        "address: give that of the API (often with /v1 at the end), not of a web "
+        f"page.{kept}"
     )
 
 
 def request_loop(address: Address) -> ServerError:
     """Return the error for a server that hands its requests to this process, or is this process."""
     return ServerError(
-        f"{address.place} leads back to this Foretoken: it is this app itself, or is connected to it, so "
-        "a request would go round without end. Connect to another server."
+        f"{address.place} leads back to this Foretoken, so requests would go round "
+        "forever. Connect to another server."
     )
 
 
@@ -135,38 +136,38 @@ def _refused(error: openai.APIStatusError, address: Address, key: bool) -> Serve
     asked = retry_after(error.response)
     match status:
         case 401:
-            what = "does not accept the key" if key else "asks for a key"
+            what = "rejected the key" if key else "needs a key"
             return ServerError(
-                f"{address.place} {what} ({status}: {said}). Give its key {_KEY_GOES}"
+                f"{address.place} {what} ({status}: {said}). Set its key {_KEY_GOES}"
             )
         case 403:
             which = "another key" if key else "a key"
             return ServerError(
-                f"{address.place} refused what was asked (403: {said}). If it wants {which}, give it "
+                f"{address.place} refused access (403: {said}). If it needs {which}, set it "
                 f"{_KEY_GOES}"
             )
         case _ if status in range(300, 400):
             there = error.response.headers.get("Location", "elsewhere")
             return ServerError(
-                f"{address.place} sends to {there[:200]} ({status}). A key is not sent on to where a "
-                "server points: if that is right, give that address."
+                f"{address.place} redirects to {there[:200]} ({status}). Keys are not sent to "
+                "another address; if it is right, connect to it."
             )
         case 404:
             return ServerError(
-                f"{address.place} has not what was asked of it (404: {said}). See which "
-                "models it has now on the Models page, or with `foretoken models connect`."
+                f"{address.place} did not find what was requested (404: {said}). See its "
+                "current models on the Models page, or with `foretoken models connect`."
             )
         case 429 | 503:
-            when = "in a while" if asked is None else f"in {max(1, round(asked))} s, as it asks"
+            when = "in a while" if asked is None else f"in {max(1, round(asked))} s"
             wait_s = BACKOFF_S * 2.0**ATTEMPTS if asked is None else asked
-            busy = "has too much to do" if status == 429 else "cannot answer just now"
+            busy = "is overloaded" if status == 429 else "is unavailable"
             return ServerError(
                 f"{address.place} {busy} ({status}: {said}). Try again {when}.", wait_s=wait_s
             )
         case 508:
             return request_loop(address)
         case _ if status >= 500:
-            return ServerError(f"{address.place} failed ({status}: {said}). Look at its log.")
+            return ServerError(f"{address.place} failed ({status}: {said}). Check its log.")
         case _:
             return ServerError(
                 f"{address.place} refused the request ({status}): {said}", refused=True
@@ -179,10 +180,10 @@ def _late(
     cause = error.__cause__ or error
     if isinstance(cause, httpx2.ConnectTimeout | httpx2.PoolTimeout):
         return ServerError(
-            f"{address.place} let nobody in within {CONNECT_S:.0f} seconds. Is the machine on, and "
-            "reachable from here?"
+            f"{address.place} did not accept a connection within {CONNECT_S:.0f} seconds. "
+            "Is the machine on and reachable?"
         )
-    kept = f" {_KEPT}" if begun else " It may have too much to do: try again, or ask for less."
+    kept = f" {_KEPT}" if begun else " It may be overloaded: try again, or ask for less."
     seconds = error.request.extensions["timeout"]["read"]  # questions are given less than replies
     silence = f"{seconds:.0f} seconds" if seconds < 60 else f"{seconds / 60:.0f} minutes"
     return ServerError(f"{address.place} sent nothing for {silence}.{kept}")
@@ -191,27 +192,22 @@ def _late(
 def _unreached(error: Exception, address: Address, begun: bool) -> ServerError:
     causes = _causes(error)
     why = next(
-        (each.strerror for each in causes if isinstance(each, OSError) and each.strerror), None
+        (_reason(each) for each in causes if isinstance(each, OSError) and each.strerror), ""
     )
     if begun:
-        reason = f": {why}" if why else ""
-        return ServerError(
-            f"The connection to {address.place} broke in the middle of the reply{reason}. {_KEPT} Is the "
-            "server still running?"
-        )
+        return ended_early(address, why)
     if any(isinstance(each, ssl.SSLCertVerificationError) for each in causes):
         return ServerError(
-            f"The certificate of {address.place} is not one that this machine trusts: {causes[-1]}. "
-            "Name the file with your own authority's certificate in SSL_CERT_FILE, and start "
-            "Foretoken anew."
+            f"This machine does not trust the certificate of {address.place}: {causes[-1]}. "
+            "Set SSL_CERT_FILE to the certificate of your authority, and restart Foretoken."
         )
     if any(isinstance(each, ssl.SSLError) for each in causes):
         return ServerError(
-            f"{address.place} does not speak TLS as asked: {causes[-1]}. Is it http:// instead of https://?"
+            f"{address.place} does not use TLS: {causes[-1]}. Is it http:// instead of https://?"
         )
     proxy = (
-        " It is asked through the proxy that the environment names for it (HTTP_PROXY, HTTPS_PROXY, "
-        "ALL_PROXY; NO_PROXY)."
+        " The request went through the proxy in HTTP_PROXY, HTTPS_PROXY or ALL_PROXY; "
+        "NO_PROXY excludes addresses."
         if _through_proxy(address)
         else ""
     )
@@ -219,6 +215,12 @@ def _unreached(error: Exception, address: Address, begun: bool) -> ServerError:
         f"Nothing answers at {address.root}: {why or causes[-1] or type(error).__name__}. Is the "
         f"server running, and are host and port right?{proxy}"
     )
+
+
+def _reason(error: OSError) -> str:
+    """Return the system's own text: asyncio's has a tuple in it."""
+    number = error.errno or 0
+    return os.strerror(number) if number > 0 else str(error.strerror)
 
 
 def _through_proxy(address: Address) -> bool:

@@ -16,7 +16,7 @@ import openai
 
 from engine.events import Counted, Emitted, Event, Finished, FinishReason
 from engine.files import parse_json
-from engine.remote.body import message_of, sampling_of
+from engine.remote.body import encoded, message_of, sampling_of
 from engine.remote.connection import Client
 from engine.remote.dialects import started, with_retries
 from engine.remote.errors import ended_early, stream_error
@@ -134,6 +134,8 @@ def _body(request: Request) -> dict[str, Any]:
 def _message(message: Message) -> dict[str, Any]:
     body = message_of(message)
     body["content"] = message.content
+    if message.images:
+        body["images"] = [encoded(image) for image in message.images]
     for call, sent in zip(message.tool_calls, body.get("tool_calls", ()), strict=True):
         # Ollama takes only objects; truncated arguments are wrapped as text.
         parsed = call.object

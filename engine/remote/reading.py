@@ -28,6 +28,7 @@ class Reading:
     def __init__(self) -> None:
         self.text = ""
         self.reason: FinishReason | None = None
+        self.stop_string: str | None = None
         self.usage: Json = {}
         self.extras: dict[str, Any] = {}
         """Other fields: llama-server's ``timings``, vLLM's ``metrics``, LM Studio's ``stats``."""
@@ -64,6 +65,8 @@ class Reading:
         if choice.get("finish_reason"):
             yield from self.end()
             self.reason = _REASONS.get(choice["finish_reason"], FinishReason.STOP)
+            stop = choice.get("stop_reason", choice.get("matched_stop"))  # vLLM's, SGLang's
+            self.stop_string = stop if isinstance(stop, str) else None
 
     def _delta(self, delta: Json) -> Iterator[str]:
         thought = delta.get("reasoning_content") or delta.get("reasoning") or ""

@@ -78,8 +78,7 @@ class Server:
         """Return the model of that id, with or without a tag; the first for "". Raise ModelError."""
         if not self.models:
             raise ModelError(
-                f"{self.address.place} ({self.name}) lists no models, so there is nothing to ask. "
-                "Load one there first."
+                f"{self.address.place} ({self.name}) has no models. Load one there first."
             )
         if not wanted:
             return self.models[0]
@@ -123,7 +122,7 @@ async def ensure_loaded(client: Client, server: Server, wanted: str) -> tuple[Se
     if not wanted:
         known = ", ".join(each.id for each in server.models[:_SHOWN])
         raise ModelError(
-            f"{place} ({server.name}) has no model in its memory. Name the one to load there: "
+            f"{place} ({server.name}) has no model loaded. Choose one with "
             f"{server.address.root}#MODEL. It has: {known}."
         )
     # Ollama's way to load: a request without a prompt.
@@ -136,8 +135,8 @@ async def ensure_loaded(client: Client, server: Server, wanted: str) -> tuple[Se
             # This id loads it again if another model replaces it.
             return server, replace(each, id=model.id)
     raise ModelError(
-        f"{place} ({server.name}) loaded {model.id!r}, but has another model in its memory now: others "
-        "use it too. Try again."
+        f"{place} ({server.name}) loaded {model.id!r}, but now has another model "
+        "loaded: others use it too. Try again."
     )
 
 
@@ -181,7 +180,7 @@ _VERSIONS = {
     Kind.TENSORRT_LLM: ("version", "/version"),
     Kind.SGLANG: ("version", *SGLANG_INFO),
     Kind.OLLAMA: ("version", "/api/version"),
-    Kind.FORETOKEN: ("version", "/api/version"),
+    Kind.FORETOKEN: ("foretoken", "/api/version"),
     Kind.LLAMA_SERVER: ("build_info", "/props"),
 }
 """The field and the paths of each kind's version."""

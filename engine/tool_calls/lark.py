@@ -186,6 +186,6 @@ def _content(content: Grammar) -> str:
         case _:
             raise InvalidRequest(
                 "grammar",
-                f"grammar is of the kind {content.kind.value}, which cannot stand beside tools or in "
-                "channels. Give a JSON schema, or leave the tools out.",
+                f"grammar of kind {content.kind.value} cannot be combined with tools or "
+                "channels. Use a JSON schema, or leave the tools out.",
             )

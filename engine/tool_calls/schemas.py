@@ -10,6 +10,10 @@ _MAPS = frozenset({"properties", "patternProperties", "$defs", "definitions", "d
 _VALUES = frozenset({"const", "enum", "default", "examples", "$defs", "definitions"})
 """Keywords whose value is no schema of this place."""
 
+_SAME_PLACE = frozenset({"properties", "$ref", "allOf", "anyOf", "oneOf"})
+_CONDITIONS = frozenset({"not", "if", "dependentSchemas", "unevaluatedProperties"})
+"""Keywords of which one makes an object's names depend on another part, and two of those above do."""
+
 _NOTES = frozenset({"title", "description", "default", "examples", "deprecated", "$comment"})
 """Keywords that restrict nothing."""
 
@@ -38,6 +42,23 @@ def parts_of(schema: Any, everywhere: bool = False) -> Iterator[dict[str, Any]]:
         if isinstance(value, dict) and not is_map:
             yield value
         left.extend(children(value, is_map, everywhere))
+
+
+def close(schema: Any) -> None:
+    """Forbid names that objects of ``schema`` do not list, in place, as llama.cpp reads a schema: without
+    ``additionalProperties``. A schema whose parts apply to one object together is left as it is: a part
+    would forbid the names of another."""
+    parts = [part for part in parts_of(schema, everywhere=True) if "properties" in part]
+    if not any(map(_combines, parts_of(schema, everywhere=True))):
+        for part in parts:
+            if "patternProperties" not in part:
+                part.setdefault("additionalProperties", False)
+
+
+def _combines(part: dict[str, Any]) -> bool:
+    every = part.get("allOf")
+    several = len(part.keys() & _SAME_PLACE) > 1 or (isinstance(every, list) and len(every) > 1)
+    return several or bool(part.keys() & _CONDITIONS)
 
 
 def leaves_names_open(schema: Any) -> bool:

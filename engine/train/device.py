@@ -29,9 +29,7 @@ def choose_device(device: Device, count: int | None) -> torch.device:
     threads.check(count)
     has_cuda = torch.cuda.is_available()
     if device == "cuda" and not has_cuda:
-        raise RecipeError(
-            "recipe key device: cuda was asked for, but torch finds none; use auto or cpu."
-        )
+        raise RecipeError("recipe key device is cuda, but PyTorch finds none. Use auto or cpu.")
     if count:
         torch.set_num_threads(count)
     if device != "cpu" and has_cuda:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -20,7 +21,7 @@ from engine.train.data.batches import Batch, batches
 from engine.train.data.prompts import Prompt
 from engine.train.data.recording import Recording, with_normed
 from engine.train.loop import Loss
-from engine.train.progress import Clock
+from engine.train.progress import Clock, Tell
 from engine.train.recipe import Recipe
 from engine.train.schema import subseed
 from engine.train.trainer import Trainer
@@ -38,7 +39,7 @@ class DistilTask:
         recording: Recording,
         recipe: Recipe,
         device: torch.device,
-        measure: Callable[[], dict[str, object]],
+        measure: Callable[[Tell], dict[str, object]],
     ) -> None:
         """``measure`` returns the drafter's current acceptance."""
         self._trainer, self._recording, self._recipe = trainer, recording, recipe
@@ -66,8 +67,8 @@ class DistilTask:
     def loss(self, batch: Batch) -> Loss:
         return self._trainer.loss(batch.to(self._device))
 
-    def evaluate(self) -> dict[str, object]:
-        return {"acceptance": self._measure()}
+    def evaluate(self, tell: Tell) -> dict[str, object]:
+        return {"acceptance": self._measure(tell)}
 
     def position(self) -> dict[str, Any]:
         return {"drawn": self._drawn}
@@ -84,14 +85,15 @@ def measure(
     depth: int,
     prompts: Sequence[Prompt],
     place: Device | None = None,
+    tell: Tell = lambda **details: None,
 ) -> dict[str, object]:
     """Return the acceptance at ``depth`` of greedy replies: mean length and rate per position.
 
-    ``place`` as of ``Session``.
+    ``place`` as of ``Session``. ``tell`` hears of every reply.
     """
     session = Session(model, codec, resources, place)
-    total = Statistics()
-    for prompt in prompts:
+    total, start = Statistics(), time.monotonic()
+    for done, prompt in enumerate(prompts, 1):
         request = Request(
             messages=prompt,
             sampling=Sampling(temperature=0),
@@ -104,6 +106,8 @@ def measure(
             max_tokens=_MEASURED_TOKENS,
         )
         total += ReplyState.of(session.run(request, lambda: False)).statistics
+        left = (time.monotonic() - start) / done * (len(prompts) - done)
+        tell(done=done, of=len(prompts), seconds_left=round(left, 1))
     session.close()
     return {
         "depth": depth,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
 import torch
@@ -12,7 +13,7 @@ from torch import Tensor
 from engine.train.optim import Optimizers
 from engine.train.output.checkpoint import load_checkpoint, save_checkpoint, uninterrupted
 from engine.train.output.run_directory import RunDirectory
-from engine.train.progress import Clock, Phase, Progress, ProgressFile, Timer
+from engine.train.progress import Clock, Phase, Progress, ProgressFile, Tell, Timer
 from engine.train.schema import Budget, OptimizerStage
 
 _LOG_EVERY = 20  # steps
@@ -66,8 +67,8 @@ class Task(Protocol[B]):
 
     def loss(self, batch: B) -> Loss: ...
 
-    def evaluate(self) -> dict[str, object]:
-        """Return figures for the log; called under no_grad."""
+    def evaluate(self, tell: Tell) -> dict[str, object]:
+        """Return figures for the log, and tell how far it is; called under no_grad."""
 
     def position(self) -> dict[str, Any]:
         """Return the state of the batches, as plain values for the checkpoint."""
@@ -123,7 +124,7 @@ class Loop(Generic[B]):
                 with uninterrupted():
                     loss, norm = self.update(stream)
                 shown.update(self._clock, loss)
-                if self._step % _LOG_EVERY == 0:
+                if self._step == 1 or self._step % _LOG_EVERY == 0:  # a short run has a curve, too
                     self._log(loss=round(loss, 4), gradient=round(norm, 3))
                 if checkpoint.due():
                     self.save()
@@ -157,9 +158,11 @@ class Loop(Generic[B]):
         save_checkpoint(self._checkpoint, state)
 
     def _evaluate(self) -> None:
-        self._progress.write(Phase.MEASURING, share=round(self._clock.progress, 4))
+        share = round(self._clock.progress, 4)
+        tell = partial(self._progress.write, Phase.MEASURING, share=share)
+        tell()
         with torch.no_grad():
-            self._log(**self._task.evaluate())
+            self._log(**self._task.evaluate(tell))
 
     def _log(self, **values: object) -> None:
         self._journal.write(

@@ -7,7 +7,7 @@ import json
 import time
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from rich.console import Console
 from rich.progress import BarColumn, TextColumn
@@ -71,12 +71,18 @@ class Phase(StrEnum):
     FAILED = "failed"
 
 
+class Tell(Protocol):
+    """Hears how far a phase is."""
+
+    def __call__(self, **details: object) -> None: ...
+
+
 class ProgressFile:
     """One JSON object, always whole: ``phase``, and what belongs to it.
 
     recording: ``done`` of ``of`` replies, ``seconds_left``; learning: ``share`` (0 to 1),
-    ``seconds_left``; measuring: ``share``, 1 at the end of learning; stopped: those of the phase
-    before; failed: ``message``.
+    ``seconds_left``; measuring: ``share``, 1 at the end of learning, and after the first reply
+    ``done``, ``of`` and ``seconds_left``; stopped: those of the phase before; failed: ``message``.
     """
 
     def __init__(self, path: Path) -> None:

@@ -31,7 +31,7 @@ from engine.train.heads import kinds
 from engine.train.loop import Loop
 from engine.train.output.model_card import write_card
 from engine.train.output.run_directory import RunDirectory
-from engine.train.progress import ProgressFile, report
+from engine.train.progress import ProgressFile, Tell, report
 from engine.train.recipe import Recipe
 from engine.train.schema import read
 from engine.train.trainer import Surveyor, TargetView
@@ -60,13 +60,13 @@ def distil(
     device = devices.choose(recipe.device, native=recipe.native, threads=torch.get_num_threads())
     if needs_step(target):  # without it blocks are widened, and it takes longer
         compile_first(
-            lambda: device, lambda: report("Compiling the decoder for this processor, once")
+            lambda: device, lambda: report("Compiling the kernels for this processor (once)")
         )
     model = _load(target, device)
     if not isinstance(model, HiddenStateModel):
         raise ModelError(
-            f"{target} shows no hidden states, so no {kind} drafter can learn from it. Use a "
-            "model of an architecture that this engine knows."
+            f"{target} does not expose hidden states, which a {kind} drafter needs. Choose "
+            "a model whose architecture this engine runs itself."
         )
     codec = TextCodec(target)
     view = TargetView(model, training_device, recipe.hard_weight)
@@ -86,12 +86,14 @@ def distil(
     if isinstance(trainer, Surveyor):
         trainer.survey(recording)
 
-    def evaluate() -> dict[str, object]:
+    def evaluate(tell: Tell) -> dict[str, object]:
         """Export the drafter, load it as the app does, and measure its acceptance."""
         trainer.export(folder.trial(kind))
         resources = _resources(kind, folder.trial(kind), target, device)
         with torch_yields(model):
-            return measure(model, codec, resources, kind, trainer.depth, prompts.held_out, device)
+            return measure(
+                model, codec, resources, kind, trainer.depth, prompts.held_out, device, tell
+            )
 
     task = DistilTask(trainer, recording, recipe, training_device, evaluate)
     loop = Loop(kind, trainer.module, recipe, task, folder)

@@ -14,6 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from engine.errors import ForetokenError, what_failed
 from engine.files import bounded
+from engine.values import shown
 from engine.yaml_text import YAML_LOADER, check_yaml
 
 T = TypeVar("T")
@@ -64,10 +65,10 @@ def load(path: Path) -> object:
         return yaml.load(check_yaml(bounded(path, LARGEST).decode("utf-8")), Loader=YAML_LOADER)
     except (OSError, UnicodeDecodeError) as error:
         raise RecipeError(
-            f"{path}: cannot be read ({what_failed(error)}); give a recipe file."
+            f"{path} cannot be read ({what_failed(error)}). Give a recipe file."
         ) from error
     except yaml.YAMLError as error:
-        raise RecipeError(f"{path}: not YAML: {error}") from error
+        raise RecipeError(f"{path} is not valid YAML: {error}. Correct it.") from error
 
 
 def read(kind: type[T], value: object, where: str = "") -> T:
@@ -103,7 +104,9 @@ def _refuse_negative(value: object, where: str) -> None:
         for at, item in enumerate(value):
             _refuse_negative(item, f"{where}[{at}]")
     elif isinstance(value, int | float) and value < 0:
-        raise RecipeError(f"recipe key {where}: {value!r} is not allowed; it must be zero or more.")
+        raise RecipeError(
+            f"recipe key {where}: {shown(value)} is not allowed; it must be zero or more."
+        )
 
 
 def _message(kind: type, error: ValidationError, where: str) -> str:
@@ -124,7 +127,10 @@ def _message(kind: type, error: ValidationError, where: str) -> str:
         return f"recipe key {key}: unknown; allowed: {known}."
     if reason == "missing":
         return f"recipe key {key}: missing; it must be given."
-    return f"recipe key {key or '(top)'}: {first['input']!r} is not allowed; it must be {allowed}."
+    return (
+        f"recipe key {key or '(top)'}: {shown(first['input'])} is not allowed; it must "
+        f"be {allowed}."
+    )
 
 
 def _type_at(kind: Any, part: int | str) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 
 from engine.errors import InvalidRequest
@@ -12,8 +13,37 @@ MAX_ROWS = MAX_DEPTH + 1
 """Rows of a verification with the pending token; a row's bits do not depend on their number."""
 RECENT_ROWS = 2 * MAX_ROWS
 """Rows whose inputs a recurrent layer keeps, to replay them after a rejection."""
+CHARACTERS_PER_TOKEN = 8
+"""Characters per token of the context that may fit it: about twice those of prose and code."""
+
 CHECKPOINT_MB = 256
 """The memory of a sequence's saved recurrent states, unless the user sets it."""
+
+
+_SHOWN = 80
+"""Characters of a value in a message."""
+_NOUNS = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
+
+
+def noun(kind: type) -> str:
+    """Return what a value of ``kind`` is called in messages for people."""
+    return _NOUNS.get(kind, kind.__name__)
+
+
+def shown(value: object) -> str:
+    """Return a value from a file or a request as a message shows it: as JSON, and shortened."""
+    if value is None:
+        return "missing"
+    if isinstance(value, str):
+        text = repr(value[: _SHOWN + 1])
+    else:
+        if isinstance(value, list):
+            value = value[:_SHOWN]  # it may be as long as a body
+        try:
+            text = json.dumps(value, ensure_ascii=False, default=str)
+        except (TypeError, ValueError, RecursionError):
+            text = str(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]} …"
 
 
 def require(condition: bool, name: str, message: str) -> None:

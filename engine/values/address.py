@@ -46,7 +46,7 @@ class Address:
         if other is not None:
             raise InvalidRequest(
                 "address",
-                f"An address of a server begins with http:// or https:// only, not with {other[0]}",
+                f"A server's address begins with http:// or https://, not with {other[0]}",
             )
         try:
             parts = urlsplit(text if is_address(text) else f"http://{text}")
@@ -54,15 +54,15 @@ class Address:
         except ValueError as error:
             raise _no_address(text, f"{error}.") from error
         if not host or any(sign.isspace() for sign in text):
-            raise _no_address(text, "it names no host.")
+            raise _no_address(text, "it has no host.")
         if parts.username or parts.password:
             raise InvalidRequest(
                 "address",
-                "The address holds a name or a password, which would be shown with it. Leave them out, "
-                "and give the key by itself.",
+                "The address contains a user name or password, which would be visible. Leave "
+                "them out, and give the key separately.",
             )
         if parts.query:
-            raise _no_address(text, "nothing can stand behind a question mark.")
+            raise _no_address(text, "a query (?...) is not allowed.")
         shown = f"[{host}]" if ":" in host else host
         place = shown if port is None else f"{shown}:{port}"
         path = _VERSION.sub("", parts.path).rstrip("/")
@@ -102,8 +102,8 @@ class Address:
 def _no_address(text: str, why: str) -> InvalidRequest:
     return InvalidRequest(
         "address",
-        f"{text[:200]!r} is no address of a server: {why} Write it as http://HOST:PORT or "
-        "https://HOST/v1, with #MODEL behind it where it has several.",
+        f"{text[:200]!r} is not a server address: {why} Write http://HOST:PORT or "
+        "https://HOST/v1, with #MODEL at the end if it has several.",
     )
 
 

@@ -43,5 +43,5 @@ class Grammar:
         require(
             len(self.text) <= LONGEST_GRAMMAR,
             "grammar",
-            f"has {len(self.text)} characters; {LONGEST_GRAMMAR} are the most.",
+            f"has {len(self.text)} characters (at most {LONGEST_GRAMMAR}).",
         )

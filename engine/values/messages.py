@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 
+from engine.values.image import Image
 from engine.values.tools import ToolCall
 
 
@@ -13,7 +15,7 @@ class Message:
 
     ``reasoning``: an assistant's earlier thoughts; the chat template decides which are rendered.
     ``tool_calls`` are an assistant's; ``tool_call_id`` and ``name`` identify the call and the tool
-    that a tool's message answers.
+    that a tool's message answers. ``images``: in the order of their places in ``content``.
     """
 
     role: str
@@ -22,3 +24,29 @@ class Message:
     tool_call_id: str | None = None
     name: str | None = None
     reasoning: str = ""
+    images: tuple[Image, ...] = ()
+
+
+def pieces(message: Message) -> Iterator[str | Image]:
+    """Yield the text and the images of a message in their order, no empty text."""
+    at = 0
+    for image in message.images:
+        if text := message.content[at : image.place]:
+            yield text
+        yield image
+        at = max(at, image.place)
+    if text := message.content[at:]:
+        yield text
+
+
+def with_text(message: Message, change: Callable[[str], str]) -> Message:
+    """Return the message with ``change`` applied to its text, and images at the same places in it."""
+    if not message.images:
+        return replace(message, content=change(message.content))
+    content, images = "", []
+    for each in pieces(message):
+        if isinstance(each, str):
+            content += change(each)
+        else:
+            images.append(replace(each, place=len(content)))
+    return replace(message, content=content, images=tuple(images))

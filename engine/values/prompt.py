@@ -7,7 +7,7 @@ other content. So two images never share a state because their placeholders are 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 
 
@@ -24,10 +24,14 @@ class TokenPart:
 
 @dataclass(frozen=True, slots=True)
 class OpaquePart:
-    """Content other than text: its placeholder tokens, and the hash of its bytes."""
+    """Content other than text: its placeholder tokens, and the hash of its bytes.
+
+    ``content``: what its rows are computed from, for whoever made the part.
+    """
 
     tokens: tuple[int, ...]
     content_hash: bytes
+    content: object = field(default=None, repr=False, compare=False)
 
     @property
     def keys(self) -> tuple[int, ...]:

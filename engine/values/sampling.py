@@ -52,6 +52,16 @@ def resolve_rule(rule: AcceptanceRule, temperature: float) -> AcceptanceRule:
     return AcceptanceRule.COUPLED if rule is AcceptanceRule.AUTO else rule
 
 
+def check_rule(rule: AcceptanceRule, temperature: float) -> None:
+    """Raise InvalidRequest for the rule ``greedy`` with a temperature, which it would ignore."""
+    require(
+        rule is not AcceptanceRule.GREEDY or temperature < _COLD,
+        "acceptance",
+        f"is 'greedy', which needs temperature 0, but the temperature is {temperature:g}. Choose another "
+        "rule, or temperature 0.",
+    )
+
+
 def _field(default: Any, text: str) -> Any:
     return field(default=default, metadata={"help": text})
 
@@ -60,14 +70,14 @@ def _field(default: Any, text: str) -> Any:
 class SamplingValues:
     """The fields of ``Sampling``, unchecked. API, command line and settings take them from here."""
 
-    temperature: float = _field(0.0, "0: always the most likely token.")
-    top_k: int = _field(0, "0: off.")
-    top_p: float = _field(1.0, "1: off.")
-    min_p: float = _field(0.0, "0: off.")
-    repetition_penalty: float = _field(1.0, "1: off.")
-    presence_penalty: float = _field(0.0, "0: off.")
-    frequency_penalty: float = _field(0.0, "0: off.")
-    seed: int | None = _field(None, "The same seed, the same words.")
+    temperature: float = _field(0.0, "0 = always the most likely token.")
+    top_k: int = _field(0, "0 = off.")
+    top_p: float = _field(1.0, "1 = off.")
+    min_p: float = _field(0.0, "0 = off.")
+    repetition_penalty: float = _field(1.0, "1 = off.")
+    presence_penalty: float = _field(0.0, "0 = off.")
+    frequency_penalty: float = _field(0.0, "0 = off.")
+    seed: int | None = _field(None, "Same seed, same text.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,5 +117,5 @@ class Sampling(SamplingValues):
         require(
             self.seed is None or -(2**63) <= self.seed < 2**64,
             "seed",
-            f"is {self.seed}; it must fit 64 bits.",
+            f"is {self.seed}; it must fit in 64 bits.",
         )

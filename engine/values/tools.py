@@ -30,7 +30,8 @@ class Tool:
         if not _NAME.fullmatch(self.name):
             raise InvalidRequest(
                 "tools",
-                f"tools: the name {self.name[:80]!r} must be 1 to 64 letters, digits, '_', '-' or '.'.",
+                f"tools: the name {self.name[:80]!r} must have 1 to 64 letters, digits, '_', "
+                "'-' or '.'.",
             )
 
     @property
@@ -47,7 +48,7 @@ class Tool:
         if "object" not in (kind if isinstance(kind, list) else [kind]):
             raise InvalidRequest(
                 "tools",
-                f'has the type {kind!r}, but arguments are an object. Give it "type": "object".',
+                f'has the type {kind!r}, but arguments must be an object: "type": "object".',
             )
         return {**schema, "type": "object"}
 
@@ -88,7 +89,7 @@ def json_object(text: str) -> dict[str, Any] | None:
 
 
 def _refused(constant: str) -> None:
-    raise ValueError(f"{constant} is no JSON")  # which Python reads
+    raise ValueError(f"{constant} is not JSON")  # which Python reads
 
 
 class Calling(StrEnum):

@@ -56,7 +56,7 @@ def test_the_page_shows_what_the_engine_says_round_by_round(
         }
         lanes = int(page.get_attribute(".lanes", "data-rounds"))
         totals = {
-            name: int(page.locator(f"[data-total={name}] dd").inner_text())
+            name: int(page.locator(f"[data-total={name}] dd").inner_text().split()[0])
             for name in ("rounds", "drafted", "accepted", "tokens")
         }
         page.context.close()

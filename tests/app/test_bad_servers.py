@@ -31,15 +31,15 @@ NOBODY: dict[str, tuple[Played | None, str, str]] = {
     "another language": (
         Played(found={"/v1/models": "<html></html>"}),
         "",
-        "not OpenAI's protocol",
+        "not speak OpenAI's protocol",
     ),
-    "no models": (Played(models=()), "", "lists no models"),
+    "no models": (Played(models=()), "", "has no models"),
     "another model": (Played(), "#large", "has no model 'large'. It has: small."),
-    "its key": (Played(key="right"), "", "asks for a key"),
+    "its key": (Played(key="right"), "", "needs a key"),
     "busy": (
         Played(found={"/v1/models": (429, {"Retry-After": "3600"}, BUSY)}),
         "",
-        "Try again in 3600 s, as it asks",
+        "Try again in 3600 s",
     ),
 }
 """Servers that cannot be connected to, and what is said of each."""
@@ -84,13 +84,19 @@ def test_one_that_cannot_be_connected_to_is_told_of(name: str, home: Path) -> No
 Reply = tuple[Callable[[], list[Part]], list[tuple[int, dict[str, str], Any]], str, int, str | None]
 REPLIES: dict[str, Reply] = {
     "slow": (lambda: [*HALF, threading.Event()], [], "sent nothing for", 500, None),
-    "malformed": (lambda: [*HALF, b"data: {oops\n\n"], [], "is not OpenAI's protocol", 500, None),
-    "an end without an end": (lambda: HALF, [], "ended the reply in the middle", 500, None),
-    "cut off": (lambda: [*HALF, None], [], "broke in the middle", 500, None),
-    "429": (list, [(429, {"Retry-After": "3600"}, BUSY)], "in 3600 s, as it asks", 503, "3600"),
-    "503": (list, [(503, {}, BUSY)] * errors.ATTEMPTS, "cannot answer just now", 503, "1"),
+    "malformed": (
+        lambda: [*HALF, b"data: {oops\n\n"],
+        [],
+        "does not speak OpenAI's protocol",
+        500,
+        None,
+    ),
+    "an end without an end": (lambda: HALF, [], "was lost during the reply", 500, None),
+    "cut off": (lambda: [*HALF, None], [], "was lost during the reply", 500, None),
+    "429": (list, [(429, {"Retry-After": "3600"}, BUSY)], "in 3600 s", 503, "3600"),
+    "503": (list, [(503, {}, BUSY)] * errors.ATTEMPTS, "is unavailable", 503, "1"),
     "400": (list, [(400, {}, BUSY)], "refused the request (400): Too many requests", 400, None),
-    "its key is another now": (list, [(401, {}, BUSY)], "asks for a key (401", 500, None),
+    "its key is another now": (list, [(401, {}, BUSY)], "needs a key (401", 500, None),
 }
 """What it answers: a stream, and refusals before it; what is said of that, and the status and
 ``Retry-After`` of our API."""

@@ -28,7 +28,7 @@ def test_models_stand_first_then_folders_and_nothing_else(home: Path) -> None:
     assert (found["path"], found["parent"], found["more"]) == (str(home), str(home.parent), 0)
     assert listing(str(home / "Z.gguf"), Path("/"))["path"] == str(home)
     assert listing("/", home)["parent"] is None
-    with pytest.raises(InvalidRequest, match="cannot be looked into"):
+    with pytest.raises(InvalidRequest, match="cannot be opened"):
         listing(str(home / "none"), home)
 
 

@@ -68,8 +68,8 @@ def test_a_kept_winner_drafts_for_its_pair_and_quantisation_alone(tmp_path: Path
     kept = defaults.of(PIP)
     assert kept is not None
     assert (kept.pair, kept.winner, kept.kinds) == ("Pip", BEST, {"tale": TALE})
-    assert "suffix, depth 8, 2.50× as measured on 20" in str(kept)
-    assert str(kept).endswith("over 48 prompts")
+    assert "Suffix, depth 8, 2.5x (measured 20" in str(kept)
+    assert str(kept).endswith("48 prompts)")
     assert defaults.speculation(PIP) == Speculation(
         proposer="suffix", depth=8, controller=Control.FIXED
     )
@@ -167,7 +167,7 @@ def test_one_strange_entry_costs_no_other_and_stays_in_the_file(
     content["defaults"]["strange"] = {"winner": "the best"}
     (tmp_path / FILE).write_text(json.dumps(content))
     assert defaults.of(PIP) is not None
-    assert "strange is not used" in caplog.text
+    assert "strange cannot be read" in caplog.text
     defaults.keep(other, TALE, {})
     assert defaults.clear("Pip") == 1
     left = json.loads((tmp_path / FILE).read_text())["defaults"]
@@ -199,7 +199,7 @@ def test_a_folder_that_cannot_be_written_is_told_with_a_remedy(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(Path, "replace", full)
-    with pytest.raises(ForetokenError, match=r"No space left.* make room"):
+    with pytest.raises(ForetokenError, match=r"No space left.* Free some space"):
         Defaults(tmp_path).keep(PIP, BEST, {})
 
 

@@ -12,13 +12,11 @@ import pytest
 
 from app.inventory.downloads import FILE, Downloads, DownloadState, key_of
 from engine.loading import hub
-from engine.loading.hub import retry, transfer
 from engine.loading.inventory import Catalog, Inventory, ModelSpec
-from engine.machine.secrets import HUB_TOKEN_FILE
 from tests.support.checkpoints import write_random
 from tests.support.folders import model_files
 from tests.support.gguf_files import write_gguf
-from tests.support.hub_server import HostedRepository, HubServer
+from tests.support.hub_server import HostedRepository, HubServer, use_hub
 
 TINY = ModelSpec(id="tiny", name="Tiny", repository="owner/tiny", bytes=20_000)
 OTHER = ModelSpec(id="other", name="Other", repository="owner/other")
@@ -31,12 +29,7 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HubServe
         for name in ("owner/tiny", "owner/other")
     }
     with HubServer(hosted) as running:
-        monkeypatch.setenv("HF_ENDPOINT", running.url)
-        monkeypatch.setenv(HUB_TOKEN_FILE, str(tmp_path / "token"))
-        monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.fail.Keyring")
-        monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "cache"))
-        monkeypatch.setattr(retry, "BACKOFF_S", 0.01)
-        monkeypatch.setattr(transfer, "_CHUNK", 1024)
+        use_hub(running, tmp_path, monkeypatch)
         yield running
 
 

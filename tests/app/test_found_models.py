@@ -90,7 +90,8 @@ def test_what_is_found_is_loaded_under_the_name_that_is_shown(
     (shown,) = listed_of(ModelsBackend(runtime), "tale:latest")
     assert (shown["name"], shown["place"], shown["id"]) == ("tale:latest", "Ollama", str(path))
     assert (shown["architecture"], shown["type"]) == ("Llama", "F32")
-    assert ("tale:latest · Ollama", str(path)) in Pickers(runtime).targets()
+    rows = PairBackend(Pickers(runtime)).pair_models()
+    assert ("tale:latest", str(path)) in {(row["name"], row["id"]) for row in rows}
     assert ModelsBackend(runtime).open({"target": str(path)}) == {"error": None}
     until(lambda: not runtime.loader.working)
     (entry,) = Models(runtime, 1).list()["data"]
@@ -113,9 +114,9 @@ def test_fitting_drafts_are_known_behind_the_asking_and_stand_in_the_picker(
     assert drafts[str(small)]["reason"] is None
     assert "not smaller" in drafts["pip"]["reason"]
     asked = {"target": str(large), "draft": str(small)}
-    target, draft, *_ = PairBackend(pickers).pair_choices(asked)["fields"]
+    draft, _ = PairBackend(pickers).pair_choices(asked)["fields"]
     assert {"id": str(small), "label": "small · llama.cpp"} in draft["choices"]
-    assert (target["value"], draft["value"]) == (str(large), str(small))
+    assert draft["value"] == str(small)
     assert backend.open({"target": str(large), "draft": str(small)}) == {"error": None}
     until(lambda: not runtime.loader.working)
     loaded = runtime.engine.loaded
@@ -124,6 +125,47 @@ def test_fitting_drafts_are_known_behind_the_asking_and_stand_in_the_picker(
     Defaults(runtime.data_dir).keep(loaded, Winner("draft", "auto", 0, 2.0, 4), {})
     (row,) = listed_of(ModelsBackend(runtime), "large")
     assert row["speed"] == 2.0, "with whatever draft it was measured"
+
+
+def test_a_model_opened_by_path_is_listed_with_the_draft_that_load_takes_from_beside_it(
+    runtime: Runtime, files: Path, tmp_path: Path
+) -> None:
+    """Row, details and the list behind the chip said "no draft", and counted its memory without."""
+    own = tmp_path / "own"
+    write_random(tmp_path / "long", num_hidden_layers=12)
+    (own / "deeper").mkdir(parents=True)
+    large, small = own / "large.gguf", put(files / "small.gguf", own / "small.gguf")
+    write_gguf(tmp_path / "long", large)
+    backend, pair = ModelsBackend(runtime), PairBackend(Pickers(runtime))
+    assert backend.open({"folder": str(large)}) == {"error": None}
+    until(lambda: not runtime.loader.working)
+    loaded = runtime.engine.loaded
+    assert loaded is not None and loaded.draft_id == str(small)
+    alone = next(row for row in backend.rows.all() if row["id"] == "pip")["largest"]
+    assert backend.open({"target": "pip", "draft": ""}) == {"error": None}
+    until(lambda: not runtime.loader.working)
+    backend.table()
+    until(lambda: not runtime.found.working)
+    (row,) = listed_of(backend, "large")
+    assert row["draft"]["id"] == str(small) and alone
+    with_draft, without = (
+        backend.fit({"target": str(large), "draft": draft}) for draft in (str(small), "")
+    )
+    assert with_draft["needed"] != without["needed"]
+    assert row["held"].startswith(with_draft["needed"])
+    backend.why_not({"target": str(large)})
+    until(lambda: not runtime.found.working)
+    drafts = {
+        each["id"]: each["reason"] for each in backend.why_not({"target": str(large)})["drafts"]
+    }
+    assert drafts[str(small)] is None
+    (shown,) = (one for one in pair.pair_models() if one["id"] == str(large))
+    assert "small" in shown["draft"]
+    assert pair.pair_choices({"target": str(large)})["fields"][0]["value"] == str(small)
+    assert listed_of(backend, "small") == [], "nobody opened it"
+    assert backend.forget({"path": str(large)}) == {"error": None}
+    until(lambda: not runtime.found.working)
+    assert listed_of(backend, "large") == []
 
 
 def test_folders_are_added_and_removed_and_a_bad_file_says_why(
@@ -145,8 +187,12 @@ def test_folders_are_added_and_removed_and_a_bad_file_says_why(
     until(lambda: not runtime.found.working)
     found = backend.table()
     assert (listed_of(backend, "mine"), found["unusable"], found["folders"]) == ([], [], [])
-    assert "was not added" in backend.remove_folder({"folder": str(own)})["error"]
+    assert "is not among the added folders" in backend.remove_folder({"folder": str(own)})["error"]
+    (tmp_path / "empty").mkdir()
+    assert "has no model" in backend.add_folder({"folder": str(tmp_path / "empty")})["error"]
     assert "There is no folder" in backend.add_folder({"folder": str(own / "none")})["error"]
+    (own / "notes.txt").write_text("")
+    assert "is a file" in backend.add_folder({"folder": str(own / "notes.txt")})["error"]
     if Path("/proc/self").is_dir():
         for pseudo in ("/proc", "/proc/self/fd", "/proc/self/root", "/sys", "/dev"):
             assert "processes and devices" in backend.add_folder({"folder": pseudo})["error"]

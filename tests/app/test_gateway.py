@@ -15,11 +15,10 @@ import httpx
 import pytest
 
 from app.cli import cli
-from app.cli.text.replies import GenerationFailed
 from app.inventory import open_inventory
 from app.runtime import Runtime
 from engine.api import LoadRequest
-from engine.errors import ForetokenError
+from engine.errors import ForetokenError, GenerationFailed
 from engine.loading.catalog import Catalog
 from engine.machine.secrets import server_key
 from engine.remote.engine import RemoteEngine, look_at
@@ -63,7 +62,7 @@ def test_chat_answers_through_a_server(
 ) -> None:
     run("chat", "Hi", "--pair", llama.url, "--json", "--data-dir", str(home))
     out = capsys.readouterr().out
-    assert "Hello there" in out and "3 of 8 drafted (38%)" in out
+    assert "Hello there" in out and "3 of 8 drafted (38\xa0%)" in out
     told = json.loads(out.splitlines()[-1])
     assert (told["text"], told["token_ids"], told["completion_tokens"]) == ("Hello there", None, 3)
     assert told["tokens_per_s"] == pytest.approx(100.0)
@@ -114,7 +113,7 @@ def test_a_server_is_raced_against_another(
     told = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert told["same_words"] and not told["promises_words"] and len(told["pairs"]) == 2
     place = llama.url.removeprefix("http://")
-    assert told["base"] == f"qwen on {place} (as the server drafts)"
+    assert told["base"] == f"qwen on {place} (Server default)"
 
 
 @pytest.fixture

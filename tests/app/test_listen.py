@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -18,6 +20,32 @@ def test_a_free_port_is_taken_as_asked() -> None:
         assert listener.port == port
         assert not listener.moved
         assert listener.url == f"http://127.0.0.1:{port}"
+
+
+def test_other_devices_open_the_addresses_in_their_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    def card(address: str, family: int = socket.AF_INET) -> SimpleNamespace:
+        return SimpleNamespace(address=address, family=family)
+
+    cards = {
+        "lo": [card("127.0.0.1")],
+        "eth0": [card("192.168.1.5"), card("fe80::1", socket.AF_INET6), card("169.254.3.4")],
+        "wlan0": [card("10.0.0.7")],
+    }
+    monkeypatch.setattr("psutil.net_if_addrs", lambda: cards)
+    for host, places in (("0.0.0.0", ("192.168.1.5", "10.0.0.7")), ("127.0.0.1", ())):
+        listener = listen(host, 0)
+        with listener.socket:
+            elsewhere = tuple(f"http://{place}:{listener.port}" for place in places)
+            assert listener.urls_elsewhere == elsewhere
+
+
+def test_files_that_are_no_certificate_are_refused_before_anything_listens(tmp_path: Path) -> None:
+    empty = tmp_path / "cert.pem"
+    with pytest.raises(CannotListen, match="not a certificate and its key"):
+        listen("127.0.0.1", 0, certificate=(empty, empty))
+    empty.touch()
+    with pytest.raises(CannotListen, match="not a certificate and its key"):
+        listen("127.0.0.1", 0, certificate=(empty, empty))
 
 
 def test_a_taken_port_gives_the_next_free_one() -> None:

@@ -94,7 +94,7 @@ def test_a_bug_is_told_too(
     engine.load_error = ZeroDivisionError()
     status = load(runtime, PIP)
     assert status.state is LoadState.FAILED
-    assert "Pip could not be opened: ZeroDivisionError()" in status.message
+    assert "Pip could not be loaded: ZeroDivisionError()" in status.message
     assert "Traceback" in caplog.text
 
 
@@ -127,7 +127,7 @@ def test_a_download_is_shown_keeps_others_out_and_can_be_cancelled(
         HALF,
     )
     assert runtime.loader.shown == ("pip", "pip-draft")
-    with pytest.raises(InvalidRequest, match="Another model is being opened"):
+    with pytest.raises(InvalidRequest, match="Another model is loading"):
         runtime.loader.start(PIP)
     runtime.loader.cancel()
     held.go_on.set()

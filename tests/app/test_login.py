@@ -24,6 +24,10 @@ async def answer(request: Request) -> PlainTextResponse:
     return PlainTextResponse("private")
 
 
+PUBLIC = ("/app.webmanifest", "/worker.js", "/icons/foretoken-192.png", "/health")
+"""What a browser fetches without its cookies to install the page as an app; nothing of it is private."""
+
+
 @pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"
@@ -45,7 +49,7 @@ PATHS = (
     "/config",
     "/chat/12",
     "/gradio_api/component_server",
-    "/foretoken/app/ui/shared/ui.css",
+    "/foretoken/0123456789ab/app.js",
 )
 
 
@@ -61,6 +65,16 @@ async def test_without_the_key_nothing_is_served(
     opened = await http.get(path, headers=PAGE | {"cookie": cookie})
     assert opened.status_code == 303
     assert opened.headers["location"] == f"/login?next={path}"
+
+
+async def test_what_a_browser_needs_to_install_the_page_comes_without_the_key(
+    http: httpx.AsyncClient,
+) -> None:
+    for path in PUBLIC:
+        assert (await http.get(path)).status_code == 200
+    for path in ("/icons", "/worker.js/x", "/app.webmanifest2"):
+        assert (await http.get(path)).status_code == 401
+    assert 'rel="manifest"' in (await http.get("/login")).text
 
 
 async def test_the_right_key_opens_the_page_that_was_asked_for(http: httpx.AsyncClient) -> None:
@@ -95,7 +109,7 @@ async def test_the_cookie_of_another_run_is_worth_nothing(http: httpx.AsyncClien
 async def test_a_wrong_key_is_said_and_sets_nothing(http: httpx.AsyncClient, key: str) -> None:
     reply = await http.post("/login", data={"key": key, "next": '"><script>'})
     assert reply.status_code == 401
-    assert "That is not the key" in reply.text
+    assert "Wrong key" in reply.text
     assert "<script>" not in reply.text
     assert "set-cookie" not in reply.headers
 

@@ -9,8 +9,9 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import NoReturn
@@ -24,7 +25,7 @@ from app.loading import LoadState, LoadStatus
 from app.main import Settings
 from app.settings.preferences import PreferencesFile
 from app.training.runs import State, Trainings
-from app.web.listen import listen
+from app.web.listen import Listener, listen
 from app.web.switch import ApiSwitch
 from engine.api import Loaded, LoadRequest, Watcher
 from engine.errors import OutOfMemory
@@ -80,7 +81,8 @@ def test_serve_answers_the_api_with_its_key_to_listed_websites_until_ctrl_c(
     words = ("serve", "--pair", str(pair[0]), "--api-key-file", str(file), "--allow-origin", origin)
     with running(*words, data=tmp_path) as (process, address, printed):
         assert "key" not in printed
-        assert httpx.get(f"{address}/").status_code == 404  # no pages
+        assert httpx.get(f"{address}/").headers["content-type"].startswith("text/plain")  # no pages
+        assert process.stdout is not None and "Ollama's" in process.stdout.readline()
         assert httpx.get(f"{address}/v1/models").status_code == 401
         key = {"authorization": "Bearer secret"}
         assert httpx.get(f"{address}/v1/models", headers=key).status_code == 200
@@ -119,6 +121,30 @@ def test_a_page_whose_pair_is_not_on_disk_is_there_and_the_api_is_off_until_ctrl
         )
         assert foreign.status_code == 403
         ended_by_ctrl_c(process)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="counts what /proc says")
+@pytest.mark.parametrize("command", ["ui", "serve"])
+def test_an_idle_app_hardly_wakes_up(command: str, tmp_path: Path, pair: tuple[Path, Path]) -> None:
+    """Gradio's queue and uvicorn's loop woke up 1,000 and 10 times a second. What comes after the start,
+    such as the search for models, is not idle yet, so one quiet second of thirty is enough."""
+    words = (command, "--pair", str(pair[0]), *(["--no-browser"] if command == "ui" else []))
+    with running(*words, data=tmp_path) as (process, _, _):
+        counted = [wakeups(process.pid)]
+        while len(counted) < 30 and (len(counted) < 2 or counted[-1] - counted[-2] > 5):
+            time.sleep(1)
+            counted.append(wakeups(process.pid))
+    assert counted[-1] - counted[-2] <= 5, counted
+
+
+def wakeups(pid: int) -> int:
+    """How often the process's threads and children gave up the processor to wait."""
+    process, count = psutil.Process(pid), 0
+    for each in (process, *process.children(recursive=True)):
+        for status in Path(f"/proc/{each.pid}/task").glob("*/status"):
+            with suppress(OSError):  # a thread that has ended
+                count += int(status.read_text().split("\nvoluntary_ctxt_switches:")[1].split()[0])
+    return count
 
 
 def test_a_training_ends_with_the_app(tmp_path: Path) -> None:
@@ -178,7 +204,7 @@ def test_a_port_that_is_named_and_taken_is_an_error_that_says_who_has_it(
         port = taken.getsockname()[1]
         done = foretoken(*words, "--port", port)
     assert (done.status, done.out) == (2, "")
-    assert f"Port {port} is taken by {psutil.Process().name()} (process {os.getpid()})" in done.err
+    assert f"Port {port} is used by {psutil.Process().name()} (process {os.getpid()})" in done.err
 
 
 def test_without_a_named_port_the_next_one_is_taken_and_it_is_said_who_has_the_first(
@@ -190,22 +216,22 @@ def test_without_a_named_port_the_next_one_is_taken_and_it_is_said_who_has_the_f
         with listener.socket:
             main.announce_start(listener)
     printed = capsys.readouterr().out
-    assert f"Port {port} is taken by" in printed and f"(process {os.getpid()})" in printed
+    assert f"Port {port} is used by" in printed and f"(process {os.getpid()})" in printed
     assert f"using {listener.port}" in printed
 
 
 @pytest.mark.parametrize(
     ("words", "variable", "key", "said"),
     [
-        (("--api-key", "typed"), None, "typed", "can see the key of --api-key"),
+        (("--api-key", "typed"), None, "typed", "can see --api-key"),
         ((), "of-variable", "of-variable", ""),
         (("--api-key-file", "{key}"), None, "of-file", ""),
         (("--api-key-file", "{key}"), "of-variable", "of-file", ""),
         (("--api-key-file", "{open}"), None, "of-open", "chmod 600"),
         (("--api-key-file", "{key}", "--api-key", "typed"), None, None, "not both"),
-        (("--api-key-file", "{empty}"), None, None, "holds no key"),
+        (("--api-key-file", "{empty}"), None, None, "does not hold a key"),
         (("--api-key-file", "{missing}"), None, None, "cannot be read"),
-        (("--api-key-file", "/dev/zero"), None, None, "holds no key"),
+        (("--api-key-file", "/dev/zero"), None, None, "does not hold a key"),
     ],
 )
 def test_a_key_is_given_out_of_sight_or_it_is_said_that_others_see_it(
@@ -297,7 +323,7 @@ def test_where_the_last_pair_fails_pip_is_loaded_and_it_is_said_why(
         looking.join(60)
     status = runtime.loader.status
     assert (status.state, status.target_id) == (LoadState.READY, "pip")
-    assert status.note == "mine could not be loaded, so pip answers instead. No room."
+    assert status.note == "mine could not be loaded, so pip is used. No room."
     assert status.note in capsys.readouterr().out
     runtime.close()
 
@@ -305,24 +331,28 @@ def test_where_the_last_pair_fails_pip_is_loaded_and_it_is_said_why(
 def test_a_second_app_on_one_data_folder_is_said(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with main.using(tmp_path) as first:
+    with main.using(tmp_path, Settings()) as first:
         assert first
         assert not capsys.readouterr().out
-        with main.using(tmp_path) as second:
+        with main.using(tmp_path, Settings()) as second:
             assert not second
             assert f"Another Foretoken is using {tmp_path}" in capsys.readouterr().out
-    with main.using(tmp_path) as later:
+    with main.using(tmp_path, Settings()) as later:
         assert later
         assert not capsys.readouterr().out
 
 
-def test_listening_to_the_network_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+def test_listening_to_the_network_is_said(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Listener, "urls_elsewhere", ("http://192.168.1.5:7860",))
     listener = listen("0.0.0.0", 0)
     with listener.socket:
         main.announce_ready(listener, Settings(host="0.0.0.0"), "a-key-made-up")
     printed = capsys.readouterr().out
-    assert "everyone who can reach this machine" in printed
-    assert "The key of this run is a-key-made-up" in printed
+    assert "On other devices of your network: http://192.168.1.5:7860\n" in printed
+    assert "everyone on the network" in printed
+    assert "The key for this run is a-key-made-up" in printed
 
 
 def test_pages_beyond_this_machine_have_a_key_whoever_starts_them(

@@ -16,7 +16,7 @@ from engine.loading import hub
 
 
 def test_shipped_files_stand_beside_the_packages() -> None:
-    root = paths.project_root()
+    root = paths.shipped()
     assert (root / "pyproject.toml").is_file()
     assert paths.catalog_file().parent == root
     assert paths.assets() == root / "assets"

@@ -107,10 +107,10 @@ def test_a_pair_that_is_gone_does_not_keep_the_app_from_starting(
 
 def test_the_command_shows_and_changes_them(foretoken: Foretoken, tmp_path: Path) -> None:
     words = ("settings", "--data-dir", tmp_path)
-    assert "1 thread," in foretoken(*words, "--threads", "1", "--start", "last").out
+    assert "CPU threads: 1." in foretoken(*words, "--threads", "1", "--start", "last").out
     assert json.loads((tmp_path / FILE).read_text())["start_with"] == "last"
     told = foretoken(*words, "--threads", "default", "--json")
-    assert "as many threads as suit" in told.out
+    assert "CPU threads: automatic." in told.out
     assert told.last_json["start_with"] == "last"
     for mistake in (("--threads", "many"), ("--start", "/nowhere/x.gguf"), ("--device", "tpu")):
         refused = foretoken(*words, *mistake)

@@ -31,9 +31,9 @@ def runtime(tmp_path: Path) -> Iterator[Runtime]:
 @pytest.mark.parametrize(
     ("case", "words"),
     [
-        ("scheme", ("'gptq'", "Use the original model", "asked for in int8 or q4")),
+        ("scheme", ("'gptq'", "Use the original model", "with int8 or q4")),
         ("machine", ("quantization is 'int8'", "do not run on this GPU", "Choose bf16 or fp32")),
-        ("cache", ("kv_cache_dtype is 'fp8'", "models run on the CPU", "Choose auto")),
+        ("cache", ("kv_cache_dtype is 'fp8'", "model runs on the CPU", "Choose auto")),
         ("memory", ("needs 300 MB", "1 kB are free", "nf4 would need 300 MB", "a smaller model")),
     ],
 )

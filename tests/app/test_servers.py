@@ -53,7 +53,7 @@ def test_what_is_kept_is_found_and_forgotten_with_its_key(tmp_path: Path) -> Non
     assert server_key(PLACE).get()[0] == "secret"  # the other one needs it
     servers.forget(tmp_path, kept[large])
     assert server_key(PLACE).get()[0] is None and open_inventory(tmp_path).catalog.servers == ()
-    with pytest.raises(InvalidRequest, match="does not stand in"):
+    with pytest.raises(InvalidRequest, match="is not in"):
         servers.forget(tmp_path, kept[large])
 
 

@@ -230,6 +230,30 @@ def test_any_thread_may_write(store):
     assert len(store.messages(chat)) == 16
 
 
+SEARCHES = """
+import sys, threading
+from pathlib import Path
+from app.storage.store import Store
+store = Store(Path(sys.argv[1]), alone=False)
+def search():
+    for _ in range(60):
+        assert store.search("hi lo")
+threads = [threading.Thread(target=search) for _ in range(3)]
+for each in threads: each.start()
+for each in threads: each.join()
+print("found")
+"""
+
+
+def test_several_threads_search_at_once(store, tmp_path):
+    """They waited for each other for ever, with the interpreter's lock held: so in a process."""
+    for _ in range(40):
+        turn(store, store.new_chat())
+    command = [sys.executable, "-c", SEARCHES, str(tmp_path)]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (ended.stdout, ended.stderr) == ("found\n", "")
+
+
 def test_what_was_written_survives_kill_9_and_the_cut_reply_says_so(tmp_path):
     script = f"""
 import os, signal
@@ -254,3 +278,5 @@ def test_titles_are_one_short_line():
     assert shorten("  one\ntwo") == "one"
     assert len(shorten("x" * 200)) == 120
     assert shorten("") == ""
+    assert shorten("```python\n\n  print(1)\n```") == "print(1)"
+    assert shorten("```\n---") == "```"

@@ -1,4 +1,4 @@
-"""A file of chats that cannot be used is set aside, and what can be read of it goes on."""
+"""A file of chats that cannot be used is set aside, and what read-only of it goes on."""
 
 from __future__ import annotations
 
@@ -254,7 +254,7 @@ def test_a_full_disk_is_said_and_once_there_is_room_all_goes_on(tmp_path: Path) 
     with closing(Store(tmp_path)) as store:
         chat = store.new_chat("Hi")
         fill(store)
-        with pytest.raises(StoreError, match=r"disk is full.*Make room"):
+        with pytest.raises(StoreError, match=r"disk is full.*Free some space"):
             store.begin_turn(chat, "x" * 100_000, keep=None)
         assert store.messages(chat) == ()
         make_room(store)
@@ -295,11 +295,11 @@ def test_on_a_full_disk_chats_can_be_read_and_go_on_once_there_is_room(
     fill_disk(small_disk)
     with closing(Store(small_disk)) as store:
         assert "disk is full" in str(store.notice)
-        assert "can be read" in str(store.notice)
+        assert "read-only" in str(store.notice)
         (chat,) = store.chats()
         assert [each.text for each in store.messages(chat.id)] == ["Question", ""]
         for _ in range(2):
-            with pytest.raises(StoreError, match=r"disk is full.*Make room"):
+            with pytest.raises(StoreError, match=r"disk is full.*Free some space"):
                 store.begin_turn(chat.id, "And now?", keep=None)
             assert store.messages(chat.id)[0].text == "Question"
         (small_disk / "fill").unlink()
@@ -313,7 +313,7 @@ def test_on_a_full_disk_chats_can_be_read_and_go_on_once_there_is_room(
 
 def test_without_a_file_a_full_disk_is_said(small_disk: Path) -> None:
     fill_disk(small_disk)
-    with pytest.raises(StoreError, match="Make room"):
+    with pytest.raises(StoreError, match="Free some space"):
         Store(small_disk)
 
 
@@ -330,7 +330,7 @@ def test_a_file_that_another_program_holds_is_said(tmp_path: Path) -> None:
     with closing(Store(tmp_path)) as store, closing(sqlite3.connect(tmp_path / FILE)) as other:
         store._db.execute("pragma busy_timeout = 50")
         other.execute("begin immediate")
-        with pytest.raises(StoreError, match="Another program holds"):
+        with pytest.raises(StoreError, match="Another program is locking"):
             store.new_chat("Hi")
         other.rollback()
         assert store.new_chat("Hi") == 1
@@ -339,7 +339,7 @@ def test_a_file_that_another_program_holds_is_said(tmp_path: Path) -> None:
 def test_a_file_that_may_not_be_written_is_said(tmp_path: Path) -> None:
     with closing(Store(tmp_path)) as store:
         store._db.execute("pragma query_only = on")
-        with pytest.raises(StoreError, match="Give yourself the right"):
+        with pytest.raises(StoreError, match="Check the permissions"):
             store.new_chat("Hi")
         store._db.execute("pragma query_only = off")
         assert store.new_chat("Hi") == 1

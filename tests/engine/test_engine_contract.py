@@ -215,10 +215,11 @@ def test_what_is_offered_is_accepted_and_nothing_else(engine: Engine) -> None:
         engine.generate(asked("oracle"))
     assert caught.value.field == "proposer"
     for rule in offered.rules:
+        temperature = 0.0 if rule is AcceptanceRule.GREEDY else 0.7
         request = Request(
             prompt="Once",
             max_tokens=2,
-            sampling=Sampling(temperature=0.7, seed=1),
+            sampling=Sampling(temperature=temperature, seed=1),
             speculation=Speculation(proposer=offered.preferred, acceptance=rule),
         )
         started = next(event for event in engine.generate(request) if isinstance(event, Started))
@@ -273,7 +274,7 @@ def test_sampling_and_rules_that_are_not_offered_are_refused(
     if field is None:
         assert finish(unloaded.generate(request))
         return
-    with pytest.raises(InvalidRequest, match=f"^{field} (is|are|cannot be had)") as caught:
+    with pytest.raises(InvalidRequest, match=f"^{field} (is|are)") as caught:
         unloaded.generate(request)
     assert caught.value.field == field
 
@@ -283,6 +284,33 @@ def test_a_prompt_that_is_too_long_is_refused_at_once(engine: Engine) -> None:
     tokens = (1,) * engine.loaded.context
     with pytest.raises(ContextExceeded):
         engine.generate(Request(token_ids=tokens))
+
+
+def test_a_pinned_pair_stays_until_nobody_pins_it(engine: Engine) -> None:
+    pair = engine.loaded
+    assert pair is not None
+    another = replace(pair, request=LoadRequest(target="another"))
+    engine.unload(another)
+    with pytest.raises(NotLoaded), engine.pin(another):
+        pass
+    with pytest.raises(NotLoaded):
+        engine.of(another)
+    begun = threading.Event()
+
+    def unload() -> None:
+        begun.set()
+        engine.unload(pair)
+
+    with engine.pin(pair):
+        unloading = threading.Thread(target=unload)
+        unloading.start()
+        assert begun.wait(PATIENCE)
+        assert finish(engine.of(pair).generate(asked())).text
+        assert engine.loaded is pair and unloading.is_alive()
+    unloading.join(PATIENCE)
+    assert engine.loaded is None
+    with pytest.raises(NotLoaded), engine.pin(pair):
+        pass
 
 
 def test_unloading_comes_behind_who_waits(engine: Engine) -> None:
@@ -334,6 +362,20 @@ def test_closing_ends_everything_and_closes_the_door(
     engine.close()
 
 
+def test_tokens_of_texts_are_told_or_said_to_be_unknown(engine: Engine) -> None:
+    found = engine.tokenize(["one two three", ""])
+    assert found is None or (len(found[0]) >= 3 and found[1] == ())
+    assert (found is None) is isinstance(engine, ServedEngine)
+
+
+def test_a_reply_can_begin_with_words_that_somebody_else_wrote(engine: Engine) -> None:
+    written = engine.tokenize(["once upon a"])
+    if written is None or isinstance(engine, FakeEngine):  # it recites its own words
+        return
+    request = replace(asked(), reply_prefix=written[0])
+    assert finish(engine.generate(request)).text.startswith("once upon a")
+
+
 def test_the_fakes_proposers_have_the_options_of_the_real_ones() -> None:
     """Pages send the options of the proposers that they know."""
     for proposer in CAPABILITIES.proposers:
@@ -344,11 +386,12 @@ def test_the_fakes_proposers_have_the_options_of_the_real_ones() -> None:
 
 LESS = (("rounds",), ("probabilities",), ("tokens", "rounds"))
 """What an engine may not tell."""
-LACKING = {"logit_bias", "top_logprobs", "grammars"}
+LACKING = {"logit_bias", "top_logprobs", "grammars", "images"}
 """What it may not have: see ``test_sampling_and_rules_that_are_not_offered_are_refused``."""
 
-UNUSED = {"thinking_budget"}
-"""What a request may have all the same: a model that does not think keeps to every budget."""
+UNUSED = {"thinking_budget", "template_tools"}
+"""What a request may have all the same: a model that does not think keeps to every budget, and
+tools that are not given need no template."""
 
 
 def test_there_is_no_more_that_an_engine_may_not_tell() -> None:
@@ -375,3 +418,34 @@ def test_an_engine_tells_no_more_than_its_capabilities_say(
         if event.round is not None:
             assert event.round.next_p is None and not any((*event.round.p, *event.round.q))
     assert (finished.token_ids is None) is ("tokens" in missing)
+
+
+def test_the_stop_string_that_ended_a_reply_is_told(engine: Engine) -> None:
+    whole = finish(engine.generate(asked()))
+    assert whole.stop_string is None
+    stop = whole.text[2:5]
+    stopped = finish(engine.generate(replace(asked(), stop=("never said", stop))))
+    assert (stopped.text, stopped.stop_string) == (whole.text[: whole.text.find(stop)], stop)
+
+
+def test_what_is_in_memory_and_its_tokenizer_are_told(engine: Engine) -> None:
+    assert list(engine.resident) == [engine.loaded]
+    assert engine.of(engine.loaded).loaded is engine.loaded
+    tokenizer = engine.tokenizer
+    if tokenizer is None:
+        assert isinstance(engine, FakeEngine | ServedEngine)
+        return
+    request = Request(messages=(Message("user", "Hello"),))
+    assert tokenizer.decode(tokenizer.prompt(request)) == tokenizer.render(request)
+
+
+def test_a_model_that_is_not_made_for_embeddings_says_so(engine: Engine) -> None:
+    with pytest.raises(InvalidRequest):
+        engine.embed([40, 41])
+    if isinstance(engine, FakeEngine | ServedEngine):
+        with pytest.raises(InvalidRequest):
+            engine.next_logits([40, 41], [42])
+        return
+    first, second = engine.next_logits([40, 41], [42, 43])
+    assert [first, second] != [0.0, 0.0]
+    assert list(engine.next_logits([40, 41], [43, 42])) == [second, first]

@@ -107,11 +107,11 @@ def test_heads_of_other_layouts_get_the_same_words(layout: str, tmp_path: Path) 
 
 # -- long roll-backs over the borders of KV pages
 
-LONG = 32
+LONG = 24
 ENGINES = [*((dtype, True) for dtype in ("auto", *QUANTISED, Q4)), ("auto", False)]
 """Compiled, and torch's: both have an attention of their own, which is that of all quantisations."""
 BEFORE_BORDERS = (PAGE_SIZE - 16, PAGE_SIZE - 8, PAGE_SIZE, 2 * PAGE_SIZE - 7)
-"""Lengths of prompts: 32 tokens more cross groups of 16 positions, which the compiled attention takes
+"""Lengths of prompts: 24 tokens more cross groups of 16 positions, which the compiled attention takes
 together, and soon a border of pages of the KV cache; the third one ends at one."""
 SAMPLINGS = (GREEDY, COUPLED[0], COUPLED[8], COUPLED[11])
 DEEP = all_pairs(DRAFTING, ENGINES, BEFORE_BORDERS, SAMPLINGS, (0, 15))

@@ -10,7 +10,7 @@ from engine.errors import InvalidRequest
 from engine.request import Request, Speculation
 from engine.values import MAX_DEPTH
 from engine.values.messages import Message
-from engine.values.sampling import Sampling
+from engine.values.sampling import AcceptanceRule, Sampling
 
 NAN, INFINITE = float("nan"), float("inf")
 
@@ -84,6 +84,14 @@ def test_a_bad_request_names_its_field(field: str, values: dict[str, Any]) -> No
 def test_the_message_begins_with_the_field_and_gives_the_value() -> None:
     with pytest.raises(InvalidRequest, match=r"^top_p is 1\.5; it must be above 0 and at most 1"):
         Sampling(top_p=1.5)
+
+
+def test_greedy_with_a_temperature_is_refused() -> None:
+    """The temperature was ignored in silence."""
+    greedy = Speculation(acceptance=AcceptanceRule.GREEDY)
+    with pytest.raises(InvalidRequest, match=r"^acceptance is 'greedy'.* the temperature is 0\.8"):
+        Request(prompt="a", speculation=greedy, sampling=Sampling(temperature=0.8))
+    assert Request(prompt="a", speculation=greedy).sampling.temperature == 0
 
 
 def test_requests_are_frozen() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from engine.events import Emitted, Finished, FinishReason, Token
 from engine.reply import ReplyState
-from engine.thoughts import Thoughts, opens_thought, split, template_values
+from engine.thoughts import Thoughts, opens_thought, served_as, split, template_values
 
 CASES = {
     "<think>\nabc def\n</think>\n\nHello": ("abc def", "Hello"),
@@ -88,3 +88,19 @@ def test_a_template_that_knows_a_budget_is_told_of_it() -> None:
     both = "{% if enable_thinking %}{{ reasoning_effort }}{% endif %}"
     assert template_values(both, "low", 1) == {"enable_thinking": True, "reasoning_effort": "low"}
     assert template_values("{% if thinking %}", "off", None) == {"thinking": False}
+
+
+@pytest.mark.parametrize(
+    ("asked", "choices", "served"),
+    [
+        ("high", ("off", "on"), "on"),
+        ("off", ("low", "medium", "high"), "low"),
+        ("on", ("low", "medium", "high"), ""),
+        ("high", ("low", "medium", "high"), "high"),
+        ("high", (), ""),
+    ],
+)
+def test_what_a_template_makes_of_a_choice_that_it_lacks(
+    asked: str, choices: tuple[str, ...], served: str
+) -> None:
+    assert served_as(asked, choices) == served

@@ -105,6 +105,7 @@ events: st.SearchStrategy[Event] = st.one_of(
         reason=st.sampled_from(FinishReason),
         token_ids=st.none() | ids,
         counted=st.none() | counted,
+        stop_string=st.none() | st.text(min_size=1, max_size=5),
     ),
     st.builds(Failed, wait_s=st.none() | st.floats(0.1, 99)),
 )
@@ -143,14 +144,14 @@ def test_every_event_says_its_type() -> None:
     ids=str,
 )
 def test_what_is_no_event_is_refused(value: Any) -> None:
-    with pytest.raises(InvalidRequest, match="no event of a trace") as caught:
+    with pytest.raises(InvalidRequest, match="not an event of a trace") as caught:
         trace.from_json(value)
     assert caught.value.field == "trace"
 
 
 def test_a_line_that_is_no_json_is_refused_with_its_number() -> None:
     lines = [json.dumps(trace.to_json(Queued(1))), "", '{"type": "que']
-    with pytest.raises(InvalidRequest, match="line 3"):
+    with pytest.raises(InvalidRequest, match="Line 3"):
         list(trace.read(lines))
 
 

@@ -6,12 +6,15 @@ import asyncio
 import shutil
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
 ARGUMENTS = ["--no-sandbox", "--disable-quic", "--disable-background-networking"]
 PATIENCE = 40_000
 """Milliseconds that something may take to be seen, on a slow and busy machine."""
+MOST_SHOWN = 4_000
+"""Characters of a page that a failed test prints."""
 _turn: list[asyncio.AbstractEventLoop] = []
 """Playwright's loop, once there is one."""
 
@@ -69,3 +72,24 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
         return (yield)
     finally:
         asyncio._set_running_loop(loop)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Print what the pages of a failed test showed: a wait that ran out says only what was not seen."""
+    report = yield
+    if report.failed and call.when == "call":
+        for name, page in getattr(item, "funcargs", {}).items():
+            if type(page).__name__ == "Page":
+                report.sections.append((f"{name} at {page.url}", shown_on(page)))
+    return report
+
+
+def shown_on(page: Any) -> str:
+    """Return the first lines of a page's text, or why there are none."""
+    try:
+        return str(page.inner_text("body", timeout=5_000))[:MOST_SHOWN]
+    except Exception as error:  # any: the test's own failure is what is told
+        return f"Its text could not be read: {error}"

@@ -54,14 +54,14 @@ LLAMA: dict[str, Any] = {
 """A Llama that computes a token in well under a millisecond."""
 
 
-def write_tokenizer(folder: Path) -> None:
-    """A byte-level BPE tokenizer of 320 tokens with a chat template."""
+def write_tokenizer(folder: Path, *, template: str = TEMPLATE, special: Sequence[str] = ()) -> None:
+    """A byte-level BPE tokenizer of 320 tokens with a chat template; ``special``: further such tokens."""
     tokenizer = Tokenizer(BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     trainer = BpeTrainer(
         vocab_size=VOCABULARY,
-        special_tokens=_SPECIAL,
+        special_tokens=[*_SPECIAL, *special],
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
@@ -73,7 +73,7 @@ def write_tokenizer(folder: Path) -> None:
         "bos_token": "<|start|>",
         "eos_token": "<|end|>",
         "clean_up_tokenization_spaces": False,
-        "chat_template": TEMPLATE,
+        "chat_template": template,
     }
     (folder / "tokenizer_config.json").write_text(json.dumps(settings))
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields, replace
 
 from engine.api import (
@@ -23,6 +24,8 @@ from engine.api import (
     Watcher,
     check_drafting,
     check_supported,
+    has,
+    having,
 )
 from engine.drafting import proposers
 from engine.errors import (
@@ -77,7 +80,7 @@ CAPABILITIES = Capabilities(
     unavailable=(
         Unavailable(
             "eagle3",
-            "It needs a head of kind eagle3 for this target, and none is loaded.",
+            "It needs a head of kind eagle3 for this target.",
             proposers.entry_of("eagle3").about,
         ),
     ),
@@ -137,6 +140,11 @@ class FakeEngine:
             self.load(loads)
 
     @property
+    def resident(self) -> tuple[Loaded, ...]:
+        """The loaded pair alone."""
+        return () if self.loaded is None else (self.loaded,)
+
+    @property
     def busy(self) -> bool:
         """Whether anything runs or waits, loading included."""
         return self._turns.busy
@@ -161,22 +169,25 @@ class FakeEngine:
             self.loaded = self._describe(pairing, request)
             return self.loaded
 
-        return self._turns.call(work)
+        return self._turns.exchange(work)
 
-    def unload(self) -> None:
+    def unload(self, pair: Loaded | None = None) -> None:
         """Forgets the pair, after the requests that wait."""
 
         def work() -> None:
-            self.loaded = None
+            if pair is None or has(self, pair):
+                self.loaded = None
 
-        self._turns.call(work)
+        self._turns.exchange(work)
 
     def generate(self, request: Request) -> Generation:
         """Queues a request. Raises NotLoaded, InvalidRequest or ContextExceeded at once."""
         loaded = self.loaded
         if loaded is None:
             self._turns.check_open()
-            raise NotLoaded("No model is loaded. Choose a pair on the Models page, or use --pair.")
+            raise NotLoaded(
+                "No model is loaded. Choose one on the Models page, or start with --pair."
+            )
         check_supported(request, loaded.capabilities)
         check_drafting(request.speculation, loaded.capabilities)
         prompt = _prompt(request)
@@ -187,12 +198,22 @@ class FakeEngine:
             request, lambda generation, publish: self._recite(generation, prompt, publish)
         )
 
+    @property
+    def tokenizer(self) -> None:
+        """None: only words are known, not their places in a chat."""
+
+    def tokenize(self, texts: Sequence[str]) -> tuple[tuple[int, ...], ...] | None:
+        """A token for each word; see ``Engine.tokenize``."""
+        if self.loaded is None:
+            raise NotLoaded("No model is loaded, so no text has tokens.")
+        return tuple(tuple(map(token_id, split(text))) for text in texts)
+
     def top_tokens(
         self, request: Request, reply: Sequence[int], count: int
     ) -> tuple[TopToken, ...]:
         """The script's own next token, and ``runner_up``. Raises NotLoaded."""
         if self.loaded is None:
-            raise NotLoaded("No model is loaded, so there is nothing to ask.")
+            raise NotLoaded("No model is loaded.")
         tokens = self.script(request).tokens
         text, p = self.runner_up
         best = tokens[len(reply)] if len(reply) < len(tokens) else "(end)"
@@ -200,6 +221,27 @@ class FakeEngine:
             TopToken(token_id(text), text, p, math.log(p)) for text, p in ((best, 1 - p), (text, p))
         ]
         return tuple(found[:count])
+
+    def of(self, pair: Loaded) -> FakeEngine:
+        """This engine itself. Raises NotLoaded."""
+        return having(self, pair)
+
+    def pin(self, pair: Loaded) -> AbstractContextManager[None]:
+        """See ``Engine.hold``."""
+        return self._turns.pin(lambda: has(self, pair))
+
+    @property
+    def idle_s(self) -> float:
+        """Seconds since anything ran or waited."""
+        return self._turns.idle_s
+
+    def embed(self, tokens: Sequence[int]) -> tuple[float, ...]:
+        """Raises InvalidRequest: recited words have no vectors."""
+        raise InvalidRequest("model", "The fake engine has no embeddings.")
+
+    def next_logits(self, tokens: Sequence[int], choices: Sequence[int]) -> tuple[float, ...]:
+        """Raises InvalidRequest, as ``embed``."""
+        raise InvalidRequest("model", "The fake engine has no logits.")
 
     def close(self) -> None:
         """Cancels everything and forgets the pair."""
@@ -229,7 +271,7 @@ class FakeEngine:
             preferred = capabilities.preferred
             if preferred == DRAFT:
                 preferred = proposers.preferred([each.name for each in left])
-            lacking = Unavailable(DRAFT, "It needs a draft model, and none is loaded.")
+            lacking = Unavailable(DRAFT, "It needs a draft model.")
             unavailable = (*capabilities.unavailable, lacking)
             capabilities = replace(
                 capabilities, proposers=left, preferred=preferred, unavailable=unavailable
@@ -296,7 +338,10 @@ class FakeEngine:
         if generation.cancelled:
             reason = FinishReason.CANCELLED
         ids = tuple(map(token_id, said)) if loaded.capabilities.tokens else None
-        publish(Finished(reason, "", "".join(said), ids))
+        text = "".join(whole)
+        found = [(at, stop) for stop in request.stop if (at := text.find(stop)) >= 0]
+        stop = min(found)[1] if found else None
+        publish(Finished(reason, "", "".join(said), ids, stop_string=stop))
 
 
 def _depth(speculation: Speculation) -> int:
@@ -323,5 +368,5 @@ def _prompt(request: Request) -> Sequence[int]:
     texts = [message.content for message in request.messages] or [request.prompt or ""]
     found = [token_id(token) for text in texts for token in split(text)]
     if not found:
-        raise InvalidRequest("messages", "The prompt is empty: write something first.")
+        raise InvalidRequest("messages", "The prompt is empty.")
     return found

@@ -1,6 +1,7 @@
 """A stand-in for llama-server and vLLM that answers as they are documented to.
 
-Run as a program. What it says comes from the environment: FAKE_TOKENS is a JSON list of ids.
+Run as a program. What it says comes from the environment: FAKE_TOKENS is a JSON list of ids, and
+FAKE_DRAFTED the one that it says where it has a draft model.
 """
 
 from __future__ import annotations
@@ -12,7 +13,10 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
 HELP = "--spec-type none,draft-simple,ngram-simple --spec-draft-n-max N"
-TOKENS = json.loads(os.environ.get("FAKE_TOKENS", "[5, 6, 7, 1]"))
+TOKENS = json.loads(
+    os.environ.get("FAKE_DRAFTED" if "--model-draft" in sys.argv else "FAKE_TOKENS")
+    or "[5, 6, 7, 1]"
+)
 
 
 class Answers(BaseHTTPRequestHandler):
@@ -71,6 +75,8 @@ class Answers(BaseHTTPRequestHandler):
 def main(words: list[str]) -> None:
     if "--help" in words:
         print(HELP)
+    elif "--version" in words:
+        print("version: 7 (fake)\nbuilt with nothing")
     elif os.environ.get("FAKE_FAILS"):
         sys.exit("error: unknown model architecture")
     else:

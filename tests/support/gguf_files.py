@@ -96,6 +96,9 @@ def write_gguf(
     """
     kind = kind or all_in("F32")
     config = json.loads((folder / "config.json").read_text())
+    weights = load_file(folder / "model.safetensors")
+    if "vision_config" in config:
+        config, weights = _text_alone(config, weights)
     architecture = ARCHITECTURES[config["architectures"][0]]
     if config.get("mamba_n_heads") and "linear_attention" not in config["layer_types"]:
         architecture = gguf.MODEL_ARCH.GRANITE_MOE
@@ -107,7 +110,7 @@ def write_gguf(
         metadata.pop(key, None)
         if value is not None:
             writer.add_key_value(key, value, gguf.GGUFValueType.get_type(value))
-    tensors = _converted(load_file(folder / "model.safetensors"), config, architecture)
+    tensors = _converted(weights, config, architecture)
     edit(tensors)
     for key, weight in tensors.items():
         stored = gguf.GGMLQuantizationType[kind(key, weight)]
@@ -117,6 +120,17 @@ def write_gguf(
     writer.write_tensors_to_file()
     writer.close()
     return file
+
+
+def _text_alone(config: dict[str, Any], weights: Tensors) -> tuple[dict[str, Any], Tensors]:
+    """What the file of a model that sees images has: its text part."""
+    name = config["architectures"][0].replace("ForConditionalGeneration", "ForCausalLM")
+    text = {
+        key.replace("language_model.", ""): weight
+        for key, weight in weights.items()
+        if "visual." not in key
+    }
+    return {**config["text_config"], "architectures": [name]}, text
 
 
 def _describe(writer: gguf.GGUFWriter, folder: Path, config: dict[str, Any]) -> None:
@@ -232,7 +246,8 @@ def _describe_gated_delta(
     writer.add_ssm_inner_size(config["linear_value_head_dim"] * value_heads)
     types = config["layer_types"] + ["full_attention"] * drafting
     if "qwen3_5" in config["model_type"]:
-        writer.add_rope_dimension_sections([11, 11, 10, 0])
+        sections = config["rope_parameters"].get("mrope_section", [11, 11, 10])
+        writer.add_rope_dimension_sections([*sections, 0])
     recurs = [kind == "linear_attention" for kind in types]
     writer.add_array(f"{writer.arch}.attention.recurrent_layers", recurs)
 

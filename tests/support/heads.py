@@ -561,16 +561,18 @@ def write_mtp(folder: Path, *, root: str = "mtp.", count: int = 1, seed: int = 0
     file, generator = folder / "model.safetensors", torch.Generator().manual_seed(seed)
     config = json.loads((folder / "config.json").read_text())
     tensors = load_file(file)
+    text = config.get("text_config", config)
+    stem = "model." if text is config else "model.language_model."
     attends = [name for name in tensors if name.endswith("self_attn.q_proj.weight")]
-    last = max(int(name.split(".")[2]) for name in attends)
-    hidden = tensors["model.norm.weight"]
+    last = max(int(name.removeprefix(stem).split(".")[1]) for name in attends)
+    hidden = tensors[f"{stem}norm.weight"]
     joined = torch.empty(len(hidden), 2 * len(hidden))
     made: dict[str, Tensor] = {}
     for index in range(count):
-        layer, own = mtp_prefixes(root, config["num_hidden_layers"], index)
+        layer, own = mtp_prefixes(root, text["num_hidden_layers"], index)
         fc, *norms = MTP_PARTS[root]
         made |= {f"{own}{fc}.weight": joined, **{f"{own}{name}.weight": hidden for name in norms}}
-        like = f"model.layers.{last}."
+        like = f"{stem}layers.{last}."
         made |= {
             layer + name.removeprefix(like): each
             for name, each in tensors.items()
@@ -580,5 +582,5 @@ def write_mtp(folder: Path, *, root: str = "mtp.", count: int = 1, seed: int = 0
         weight = noise(generator, *tensor.shape)
         made[name] = weight if tensor.dim() > 1 else 0.3 * weight * len(hidden) ** 0.5
     save_file(tensors | made, file, metadata={"format": "pt"})
-    config["num_nextn_predict_layers"] = count
+    text["num_nextn_predict_layers"] = count
     (folder / "config.json").write_text(json.dumps(config))

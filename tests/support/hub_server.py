@@ -13,8 +13,14 @@ import threading
 import time
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from types import TracebackType
 from urllib.parse import parse_qs, unquote, urlsplit
+
+import pytest
+
+from engine.loading.hub import retry, transfer
+from engine.machine.secrets import HUB_TOKEN_FILE
 
 COMMIT = "c0ffee" + "0" * 34
 
@@ -251,3 +257,13 @@ def _tree(repository: HostedRepository) -> list[dict[str, object]]:
 
 def _etag(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
+
+
+def use_hub(hub: HubServer, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Download from ``hub``, in small parts and with short waits; keep token and cache in ``folder``."""
+    monkeypatch.setenv("HF_ENDPOINT", hub.url)
+    monkeypatch.setenv(HUB_TOKEN_FILE, str(folder / "token"))
+    monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.fail.Keyring")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(folder / "cache"))
+    monkeypatch.setattr(retry, "BACKOFF_S", 0.01)
+    monkeypatch.setattr(transfer, "_CHUNK", 1024)

@@ -11,12 +11,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+
+from tests.support.places import ROOT
 
 _NAMED = {
     "fp64": torch.float64,
@@ -29,17 +31,17 @@ _NAMED = {
 _BITS = {8: np.uint8, 16: np.int16, 32: np.int32, 64: np.int64}
 
 
-def run_tests(folder: Path, marks: str) -> None:
-    """Run the tests of ``folder`` with ``marks`` in one interpreting process; they must pass.
+def run_tests(folders: Sequence[str], marks: str) -> None:
+    """Run the tests of ``folders`` with ``marks`` in one interpreting process; they must pass.
 
     It is one process because importing torch and Triton takes longer than most of the tests.
     """
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-m", marks, "-p", "no:cacheprovider",
-         "--durations=8", "-o", "timeout=900", str(folder)],
+         "--durations=8", "-o", "timeout=900", *folders],
         # Tensors are tiny: threads would only wait for one another.
         env={**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"},
-        cwd=folder.parents[3], capture_output=True, text=True, check=False,
+        cwd=ROOT, capture_output=True, text=True, check=False,
     )  # fmt: skip
     print(done.stdout[-3000:])
     assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]
@@ -80,27 +82,32 @@ def product_in_order(a: Any, b: Any, dtype: Any) -> Any:
 
 
 def _patch_once(interpreter: Any) -> None:
-    """Functions that a kernel calls find Triton's language patched by the kernel's launch already.
+    """Triton's language stays patched, and a type of NumPy is looked up once.
 
-    Triton patches it again in every such call, which takes longer than most of them.
+    Triton patches its language for every launch and every function that a kernel calls, which takes
+    longer than most of them.
     """
-    launch, patch = interpreter.GridExecutor.__call__, interpreter._patch_lang
+    patch, unchanged = interpreter._patch_lang, interpreter._LangPatchScope()
+    look_up = interpreter._get_np_dtype
     patched: set[frozenset[int]] = set()
+    found: dict[str, Any] = {}
 
     def patched_once(function: Any) -> Any:
         seen = frozenset(map(id, function.__globals__.values())) & languages
-        if seen in patched:
-            return None
-        patched.add(seen)
-        return patch(function)
+        if seen not in patched:
+            patched.add(seen)
+            patch(function)
+        return unchanged
 
-    def launched(self: Any, *arguments: Any, **named: Any) -> Any:
-        patched.clear()
-        return launch(self, *arguments, **named)
+    def np_dtype(kind: Any) -> Any:
+        name = kind.scalar.name  # types of blocks and pointers have no hash
+        if name not in found:
+            found[name] = look_up(kind)
+        return found[name]
 
     languages = frozenset(map(id, (interpreter.tl, interpreter.tl.core)))
     interpreter._patch_lang = patched_once
-    interpreter.GridExecutor.__call__ = launched
+    interpreter._get_np_dtype = np_dtype
 
 
 def _convert(data: Any, source: Any, target: Any, rounding: Any) -> Any:

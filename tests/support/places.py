@@ -16,6 +16,11 @@ REAL_MODELS = "FORETOKEN_REAL_MODELS"
 """Environment variable that names a folder with GGUF files of models that people run."""
 
 
+def python_files(folder: Path) -> list[Path]:
+    """The project's Python files below ``folder``, without those of npm's packages."""
+    return sorted(path for path in folder.rglob("*.py") if "node_modules" not in path.parts)
+
+
 def beside(name: str) -> Path:
     """The model of that name in ``../shared/models``; skips, visibly, where it is absent."""
     folder = SHARED / "models" / name

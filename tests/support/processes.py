@@ -55,13 +55,16 @@ class Program:
 
 @contextlib.contextmanager
 def running(
-    words: Sequence[str], log: Path, environment: Mapping[str, str] | None = None
+    words: Sequence[str],
+    log: Path,
+    environment: Mapping[str, str] | None = None,
+    folder: Path = ROOT,
 ) -> Iterator[Program]:
-    """``words`` in the repository's folder; it and what it started are gone at the end."""
+    """``words`` in ``folder``; it and what it started are gone at the end."""
     with log.open("wb") as file:
         process = subprocess.Popen(
             list(words),
-            cwd=ROOT,
+            cwd=folder,
             env={**os.environ, **(environment or {})},
             stdout=file,
             stderr=subprocess.STDOUT,

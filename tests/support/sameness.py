@@ -66,13 +66,13 @@ def check_rollback(model: Model, text: Sequence[int], rejected: Sequence[Sequenc
 def check_parts(model: Model, text: Sequence[int], sizes: Sequence[int]) -> None:
     """The last ten rows have the same bits however the prompt before them was cut.
 
-    A follow-up finds tokens in the cache that were decoded, not prefilled. At most 20 parts have one
+    A follow-up finds tokens in the cache that were decoded, not prefilled. At most 10 parts have one
     size; what comes before them is one part. Raises AssertionError.
     """
     prompt, last = text[:-10], text[-10:]
     expected = None
     for size in sizes:
-        cache, begin = model.new_state(_ROOM), max(len(prompt) - 20 * size, 0)
+        cache, begin = model.new_state(_ROOM), max(len(prompt) - 10 * size, 0)
         if begin:
             model.forward(prompt[:begin], cache, last=0)
         for at in range(begin, len(prompt), size):

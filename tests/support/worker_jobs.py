@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import signal
 import time
 from typing import Any
 
@@ -41,6 +42,8 @@ def run(message: dict[str, Any]) -> Any:
             return "A" * 10**7
         case "crash":
             ctypes.string_at(0)  # as an overflow in native code: the system ends the process
+        case "processor time":
+            os.kill(os.getpid(), signal.SIGXCPU)  # as the kernel does at its own limit
         case "recurse":
             return run(message)
     return None

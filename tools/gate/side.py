@@ -26,7 +26,7 @@ from tools.running import ROOT
 
 KEPT = Path(__file__).with_name("kept.txt")
 PIP, PIP_TARGET = "pip", ROOT / "assets" / "pip" / "target"
-SHIPPED = (".py", ".js", ".css", ".h", ".cpp")
+SHIPPED = (".py", ".js", ".jsx", ".ts", ".tsx", ".css", ".h", ".cpp")
 _CLOSENESS = Path(__file__).with_name("closeness.py")
 _SETTINGS = {
     name: Setting(name, method)
@@ -167,10 +167,13 @@ class Side:
     def differing(self, pair: str) -> int:
         """Return how many replies differ from plain decoding's, of every proposer that the pair offers,
         greedy and at a temperature."""
-        command = ["app", "bench", "lossless", "--pair", pair, "--json", "--quantization", "auto"]
-        command += ["--prompts", str(self.task.size.words), "--data-dir", str(self.folder)]
-        said = _last_line(["-m", *command], self.root, allowed=(0, 1))
-        return sum(row["divergences"] for row in json.loads(said)["results"])
+        count = str(self.task.size.words)
+        old = (self.root / "app/cli/bench/lossless.py").is_file()  # before 26 November 2026
+        command = ["bench", "lossless", "--pair", pair, "--prompts", count] if old else []
+        command = command or ["verify", pair, "--count", count]
+        command += ["--json", "--quantization", "auto", "--data-dir", str(self.folder)]
+        said = _last_line(["-m", "app", *command], self.root, allowed=(0, 1))
+        return sum(row["divergences" if old else "differ"] for row in json.loads(said)["results"])
 
     def peak(self) -> float:
         """Return the peak memory of the pair's process in MB."""

@@ -55,7 +55,7 @@ def find(wanted: str) -> torch.device:
 def why_not() -> str | None:
     """Return why no GPU can be measured here, with the remedy; None if one can."""
     if torch.version.cuda is None:
-        return "This torch is built without CUDA: install the one from pytorch.org for your driver."
+        return "This torch has no CUDA support: install the build from pytorch.org for your driver."
     if not torch.cuda.is_available():
         return (
             f"Torch, built for CUDA {torch.version.cuda}, finds no device: nvidia-smi must show one, and "

@@ -150,7 +150,7 @@ class Run:
             self._leave_out("bitsandbytes", missing)
 
     def _no_room(self, part: Part) -> str | None:
-        free = device_memory.gpu_free_bytes(devices.choose().device) if self.real else None
+        free = device_memory.gpu_free_bytes(devices.choose().torch_device) if self.real else None
         if free is None or part.bytes <= free:
             return None
         return f"it needs {format_bytes(part.bytes)} and {format_bytes(free)} are free on the GPU"

@@ -71,8 +71,8 @@ def train(
         with stoppable():
             train_pair(
                 recipe,
-                out=out or paths.project_root() / "runs" / recipe.stem,
-                data=data or paths.project_root().parent / "shared" / "data",
+                out=out or paths.shipped() / "runs" / recipe.stem,
+                data=data or paths.shipped().parent / "shared" / "data",
                 resume=not fresh,
                 stages=stages,
                 start=start,

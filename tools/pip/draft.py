@@ -20,7 +20,7 @@ from transformers import LlamaForCausalLM
 from engine.train.device import compute_dtype
 from engine.train.loop import Loop, Loss
 from engine.train.losses import HEAD_ROWS, Teacher, head_loss
-from engine.train.progress import Clock, report
+from engine.train.progress import Clock, Tell, report
 from engine.train.schema import subseed
 from tools.pip.data import (
     Batch,
@@ -79,7 +79,7 @@ def train_draft(
             loop.restore()
         loop.run()
     with torch.no_grad():
-        report(f"draft: {task.evaluate()}")
+        report(f"draft: {task.evaluate(lambda **_: None)}")
     return draft
 
 
@@ -142,7 +142,7 @@ class DraftTask:
         total = head_loss(self._draft.hidden(inputs), self._draft.head, goal)
         return Loss(total, len(inputs.labels))
 
-    def evaluate(self) -> dict[str, object]:
+    def evaluate(self, tell: Tell) -> dict[str, object]:
         """On held-out prompts, per temperature: expected acceptance and equal first choices."""
         return {
             "acceptance": {

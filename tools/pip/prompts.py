@@ -1,7 +1,7 @@
 """The prompts that Foretoken ships: what Pip is asked, from the generators alone.
 
-Drafters learn from what their target answers to them, and ``bench lossless`` draws from them, so nothing
-that is installed needs the generators. Nothing from outside is in the file.
+Drafters learn from what their target answers to them, so nothing that is installed needs the generators.
+Nothing from outside is in the file.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ import torch
 from tokenizers import Tokenizer
 
 from engine.train.loop import Loop, Loss
-from engine.train.progress import Clock
+from engine.train.progress import Clock, Tell
 from tools.pip.data import Batch, DataSpec, Feed, FeedState, Material, batch, fill
 from tools.pip.folder import PairDirectory
 from tools.pip.hard import Tally, hard
@@ -87,7 +87,7 @@ class TargetTask:
         inputs = place(batch, self._network.device, self._network.dtype)
         return Loss(self._network.loss(inputs), len(inputs.labels))
 
-    def evaluate(self) -> dict[str, object]:
+    def evaluate(self, tell: Tell) -> dict[str, object]:
         """Mean held-out loss in nats per learned token, by kind; how many documents were passed over."""
         means = {kind: self._mean(made) for kind, made in self._held_out.items()}
         return {"held_out": means, "looked_at": self._tally.looked, "taken": self._tally.learned}

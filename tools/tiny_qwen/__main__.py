@@ -10,7 +10,7 @@ import typer
 from app import paths
 from app.cli import run
 
-ASSET = paths.project_root() / "tests" / "data" / "tiny_qwen"
+ASSET = paths.shipped() / "tests" / "data" / "tiny_qwen"
 
 cli = typer.Typer(
     help=__doc__, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
@@ -18,7 +18,7 @@ cli = typer.Typer(
 
 
 def _data() -> Path:
-    return paths.project_root().parent / "shared" / "data"
+    return paths.shipped().parent / "shared" / "data"
 
 
 @cli.command()
@@ -52,7 +52,7 @@ def train(
     config = config_of(tokenizer.get_vocab_size(), encoder.bos, encoder.end, encoder.pad)
     materials = [Material(texts, tokenizer, seed) for texts in (learned, held_out)]
     model, mtp = new_target(config, seed), Mtp(config)
-    folder = RunDirectory(work or paths.project_root() / "runs" / "tiny_qwen")
+    folder = RunDirectory(work or paths.shipped() / "runs" / "tiny_qwen")
     training.train_target(model, materials, minutes, folder)
     training.train_mtp(model, mtp, materials, mtp_minutes, folder)
     export(model, mtp, tokenizer, out)

@@ -12,7 +12,7 @@ from torch import Tensor
 from engine.train.loop import Loop, Loss
 from engine.train.losses import Labels, Teacher, head_loss
 from engine.train.output.run_directory import RunDirectory
-from engine.train.progress import Clock
+from engine.train.progress import Clock, Tell
 from engine.train.schema import Budget, OptimizerStage
 from tools.tiny_qwen.data import Material, Rows
 from tools.tiny_qwen.network import Mtp
@@ -52,7 +52,7 @@ class _Task:
     def loss(self, batch: Rows) -> Loss:
         raise NotImplementedError
 
-    def evaluate(self) -> dict[str, object]:
+    def evaluate(self, tell: Tell) -> dict[str, object]:
         losses = [self.loss(batch) for batch in self._held_out]
         total = sum(float(loss.total) for loss in losses)
         return {"held_out": round(total / sum(loss.count for loss in losses), 4)}

@@ -28,29 +28,31 @@ def compare(
     load: LoadRequest = main.DEFAULT_LOAD,
     proposer: Annotated[
         list[str] | None,
-        typer.Option(help="A proposer that the pair has; repeatable. Default: all."),
+        typer.Option(help="Proposer to measure. Repeatable. Default: all available."),
     ] = None,
     depth: Annotated[
         list[int] | None,
-        typer.Option(help="Tokens drafted a round; repeatable. Default: what suits the proposer."),
+        typer.Option(help="Drafted tokens per round. Repeatable. Default: the proposer's own."),
     ] = None,
     controller: Annotated[
         list[str] | None,
-        typer.Option(help="fixed or auto (as deep as it pays); repeatable. Default: fixed."),
+        typer.Option(help="fixed, or auto (adapts the depth). Repeatable. Default: fixed."),
     ] = None,
     acceptance: options.AcceptanceOption = AcceptanceRule.AUTO.value,
-    temperature: Annotated[float, typer.Option(help="0: always the most likely token.")] = 0.0,
-    seed: Annotated[int, typer.Option(help="The same seed, the same words.")] = 1,
-    max_tokens: Annotated[int, typer.Option(help="The longest reply.")] = 160,
-    repeats: Annotated[int, typer.Option(min=1, help="Each reply's time is their median.")] = 3,
+    temperature: Annotated[float, typer.Option(help="0 = always the most likely token.")] = 0.0,
+    seed: Annotated[int, typer.Option(help="Same seed, same text.")] = 1,
+    max_tokens: Annotated[int, typer.Option(help="Most tokens per reply.")] = 160,
+    repeats: Annotated[int, typer.Option(min=1, help="Repeats; the median time counts.")] = 3,
     prompts_file: Annotated[
         Path | None,
-        typer.Option("--prompts", help="One JSON object a line: prompt or turns, kind."),
+        typer.Option(
+            "--prompts", help="File with one JSON object per line: prompt or turns, kind."
+        ),
     ] = None,
     as_json: options.JsonOption = False,
     data_dir: options.DataDirOption = None,
 ) -> None:
-    """Plain decoding against every proposer: speed, acceptance, and whether the words are equal."""
+    """Compare every proposer with no drafting: speed, acceptance, equal text."""
     from engine.bench import prompts, sweep, verify_cost
 
     questions = prompts.read(prompts_file or prompts.SHIPPED)
@@ -107,7 +109,7 @@ def _print(rows: Sequence[Row], cost: dict[int, float]) -> None:
                     row.proposer,
                     "auto" if row.controller == Control.AUTO else str(row.depth),
                     f"{row.tokens_per_s:.1f}",
-                    times(row.speedup),
+                    times(row.speedup, 2),
                     "-" if row.acceptance_rate is None else f"{row.acceptance_rate:.1%}",
                     f"{row.mean_acceptance_length or 0:.2f}",
                     {True: "equal", False: "DIFFER", None: "-"}[row.identical],

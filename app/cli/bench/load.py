@@ -33,28 +33,25 @@ def load(
     load: LoadRequest = main.DEFAULT_LOAD,
     clients: Annotated[
         list[int] | None,
-        typer.Option(min=1, help="Clients at once; repeatable. Default: 1, 2, 4, 8 and 16."),
+        typer.Option(min=1, help="Concurrent clients. Repeatable. Default: 1, 2, 4, 8 and 16."),
     ] = None,
-    rounds: Annotated[int, typer.Option(min=1, help="Questions of each client.")] = 2,
-    max_tokens: Annotated[int, typer.Option(min=2, help="Tokens of each reply.")] = 48,
+    rounds: Annotated[int, typer.Option(min=1, help="Requests per client.")] = 2,
+    max_tokens: Annotated[int, typer.Option(min=2, help="Tokens per reply.")] = 48,
     proposer: Annotated[
-        str | None, typer.Option(help="Who drafts. Default: what suits the pair.")
+        str | None, typer.Option(help="Proposer. Default: the pair's default.")
     ] = None,
-    llama_cpp: Annotated[
-        Path | None,
-        typer.Option(
-            envvar="FORETOKEN_LLAMA_CPP",
-            help="The folder where llama.cpp was built or installed: its server takes turns with ours.",
-        ),
-    ] = None,
+    llama_cpp: options.LlamaCppOption = None,
     prompts_file: Annotated[
         Path | None,
-        typer.Option("--prompts", help="One JSON object a line: prompt or turns (the first)."),
+        typer.Option(
+            "--prompts",
+            help="File with one JSON object per line: prompt or turns (the first counts).",
+        ),
     ] = None,
     as_json: options.JsonOption = False,
     data_dir: options.DataDirOption = None,
 ) -> None:
-    """Tokens a second of all clients together, and how long each waits for its first."""
+    """Measure the tokens/s of concurrent clients, and their time to the first token."""
     from engine.bench import load as bench
     from engine.bench import prompts
 
@@ -66,7 +63,9 @@ def load(
     with open_here(load, paths.data_folder(data_dir), proposer) as engine:
         assert engine.loaded is not None
         at_once = engine.loaded.capabilities.parallel
-        print(f"{engine.loaded.name} in {engine.loaded.quantization}, {at_once} requests at once.")
+        print(
+            f"{engine.loaded.name} in {engine.loaded.quantization}, {at_once} concurrent requests."
+        )
         speculation = Speculation(proposer=proposer or engine.loaded.capabilities.preferred)
         token_prompts = [
             engine.tokens(Request(messages=(Message("user", question),), speculation=speculation))

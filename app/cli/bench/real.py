@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,7 +14,7 @@ import typer
 
 from app import paths
 from app.cli import options
-from app.cli.loading import Status, compile_before, fetched
+from app.cli.loading import Status, by_files, compile_before
 from app.cli.text.output import check_writable, progress, table
 from engine.api import LoadRequest
 from engine.request import Speculation
@@ -26,66 +26,49 @@ if TYPE_CHECKING:
 
 def real(
     pair: options.PairOption,
-    llama_cpp: Annotated[
-        Path | None,
-        typer.Option(
-            envvar="FORETOKEN_LLAMA_CPP",
-            help="The folder where llama.cpp was built or installed. Default: what is on the PATH.",
-        ),
-    ] = None,
-    openvino: Annotated[
-        Path | None,
-        typer.Option(
-            envvar="FORETOKEN_OPENVINO", help="A virtual environment with OpenVINO GenAI."
-        ),
-    ] = None,
-    openvino_models: Annotated[
-        Path | None,
-        typer.Option(
-            envvar="FORETOKEN_OPENVINO_MODELS",
-            help="The folder of models that were converted for it.",
-        ),
-    ] = None,
+    llama_cpp: options.LlamaCppOption = None,
+    openvino: options.OpenVinoOption = None,
+    openvino_models: options.OpenVinoModelsOption = None,
     vllm: Annotated[
         Path | None,
         typer.Option(
-            envvar="FORETOKEN_VLLM", help="A virtual environment with vLLM, which reads folders."
+            envvar="FORETOKEN_VLLM",
+            help="Virtual environment with vLLM (reads model folders only).",
         ),
     ] = None,
     transformers: Annotated[
         bool,
         typer.Option(
             "--transformers",
-            help="With transformers too, which widens weights to bf16 or fp32 and takes its time.",
+            help="Include transformers, slow: it converts weights to bf16 or fp32.",
         ),
     ] = False,
     depth: Annotated[
-        list[int] | None, typer.Option(help="Of our draft model, beside auto; repeatable.")
+        list[int] | None,
+        typer.Option(help="Depth of our draft model, in addition to auto. Repeatable."),
     ] = None,
     repeats: Annotated[
-        int, typer.Option(min=1, help="How often all take their turn at most; medians count.")
+        int, typer.Option(min=1, help="Most rounds of measurement; medians count.")
     ] = 3,
     minutes: Annotated[
-        float, typer.Option(min=0, help="No turn starts that would end later; 0: no limit.")
+        float, typer.Option(min=0, help="Start no measurement that would end later; 0 = no limit.")
     ] = 5,
-    max_tokens: Annotated[int, typer.Option(min=4, help="The longest reply.")] = 48,
+    max_tokens: Annotated[int, typer.Option(min=4, help="Most tokens per reply.")] = 48,
     prompts_file: Annotated[
         Path | None,
         typer.Option(
             "--prompts",
-            help="One JSON object a line: prompt or turns (the first), kind. Default: eight of "
-            "code, chat, JSON and rewriting.",
+            help="File with one JSON object per line: prompt or turns (the first counts), kind. "
+            "Default: eight prompts of code, chat, JSON and rewriting.",
         ),
     ] = None,
     each: Annotated[
         int | None,
-        typer.Option(min=0, help="Prompts of each kind; 0: all. Default: 1, or all of --prompts."),
+        typer.Option(min=0, help="Prompts of each kind; 0 = all. Default: 1, or all of --prompts."),
     ] = None,
     all_settings: Annotated[
         bool,
-        typer.Option(
-            "--all-settings", help="Every setting of llama.cpp, not the usual ones alone."
-        ),
+        typer.Option("--all-settings", help="Every setting of llama.cpp, not only the usual ones."),
     ] = False,
     out: Annotated[Path | None, typer.Option(help="Write OUT.md, OUT.json and OUT.svg.")] = None,
     quantization: options.QuantizationOption = "auto",
@@ -94,10 +77,9 @@ def real(
     threads: options.ThreadsOption = None,
     data_dir: options.DataDirOption = None,
 ) -> None:
-    """Speed, words, start and memory on a CPU, beside llama.cpp and others, in turns.
+    """Compare speed, text, startup and memory on a CPU with llama.cpp and others, in turns.
 
-    Each engine runs in a process of its own, alone in memory. One that is missing is named, with how to
-    get it.
+    Each engine runs alone, in its own process. For a missing one the output says how to install it.
     """
     from engine.bench import prompts
     from engine.bench.real import case as cases
@@ -116,15 +98,23 @@ def real(
     for value in depths:
         Speculation(depth=value)  # refused before anything is started
     if out is not None:
-        check_writable(out)
+        check_writable(out.with_suffix(".json"))
     if each is None:
         each = 0 if prompts_file else 1
     questions = prompts.first_of_each(prompts.read(prompts_file or cases.SHIPPED), each)
     with Status() as status:
         compile_before(load, status)
-        load = _by_files(load, paths.data_folder(data_dir), status)
+        load = by_files(load, paths.data_folder(data_dir), status)
         status.say(f"Reading {pair} ...")
-        case, token_prompts = cases.make(load, questions, max_tokens)
+        case, token_prompts = cases.make(
+            load, questions, max_tokens, skip_long=prompts_file is None
+        )
+    if skipped := len(questions) - len(token_prompts):
+        print(
+            f"Note: {skipped} included prompt{'s do' if skipped > 1 else ' does'} not fit into the "
+            f"context of {case.target.stem} and {'are' if skipped > 1 else 'is'} skipped.",
+            file=sys.stderr,
+        )
     line_up = [
         Own(load, depths),
         *llama.programs(llama_cpp, case, everything=all_settings),
@@ -145,24 +135,9 @@ def real(
     done = max((row.repeats for row in report.rows), default=0)
     facts = facts_of(case, done, len(token_prompts))
     if out is not None:
-        _write(out, report, facts, f"{case.target.stem} beside other engines")
+        _write(out, report, facts, f"{case.target.stem} compared with other engines")
     if as_json:
         print(json.dumps({"facts": facts, **report.as_json()}))
-
-
-def _by_files(load: LoadRequest, data_dir: Path, status: Status) -> LoadRequest:
-    """Return the request with paths in place of names, for other engines; download missing files."""
-    from engine.api import AUTO
-
-    files = fetched(load, data_dir, status)
-    default = files.pairing.target.quantization
-    return replace(
-        load,
-        target=str(files.target.resolve()),
-        draft="" if files.draft is None else str(files.draft.resolve()),
-        heads=tuple(map(str, files.pairing.heads)),
-        quantization=default if load.quantization == AUTO else load.quantization,
-    )
 
 
 def _print_turn(turn: Sequence[Record] | NotMeasured) -> None:

@@ -20,6 +20,7 @@ from engine.api import LoadRequest
 from engine.errors import InvalidRequest
 from engine.request import PLAIN, Speculation
 from engine.values.sampling import AcceptanceRule, Sampling, rule_named
+from engine.values.units import counted
 
 if TYPE_CHECKING:
     from engine.api import Loaded
@@ -30,14 +31,14 @@ if TYPE_CHECKING:
 def sweep(
     load: LoadRequest = main.DEFAULT_LOAD,
     methods: Annotated[
-        str | None, typer.Option(help="Separated by commas. Default: all that the pair has.")
+        str | None, typer.Option(help="Comma-separated. Default: all available.")
     ] = None,
-    depths: Annotated[str, typer.Option(help="Tokens drafted a round, separated by commas.")] = (
+    depths: Annotated[str, typer.Option(help="Drafted tokens per round, comma-separated.")] = (
         "1,2,3,4,8"
     ),
     auto: Annotated[
         bool,
-        typer.Option("--auto/--no-auto", help="Beside the depths, the one found by measuring."),
+        typer.Option("--auto/--no-auto", help="Include auto, which adapts the depth."),
     ] = True,
     prompts: Annotated[
         list[str] | None,
@@ -46,18 +47,17 @@ def sweep(
             "Repeatable."
         ),
     ] = None,
-    per_kind: Annotated[
-        int, typer.Option(min=0, help="Prompts of each kind, the first ones; 0: all.")
-    ] = 0,
+    per_kind: Annotated[int, typer.Option(min=0, help="First prompts of each kind; 0 = all.")] = 0,
     temperature: Annotated[
-        list[float] | None, typer.Option(help="Repeatable; a sweep each. Default: 0.")
+        list[float] | None, typer.Option(help="Repeatable, one sweep each. Default: 0.")
     ] = None,
     acceptance: options.AcceptanceOption = AcceptanceRule.AUTO.value,
-    seed: Annotated[int, typer.Option(help="The same seed, the same words.")] = 1,
-    max_tokens: Annotated[int, typer.Option(min=1, help="The longest reply.")] = 160,
-    repeats: Annotated[int, typer.Option(min=1, help="Of each the middle one counts.")] = 3,
+    seed: Annotated[int, typer.Option(help="Same seed, same text.")] = 1,
+    max_tokens: Annotated[int, typer.Option(min=1, help="Most tokens per reply.")] = 160,
+    repeats: Annotated[int, typer.Option(min=1, help="Repeats; the median counts.")] = 3,
     apply: Annotated[
-        bool, typer.Option("--apply", help="Make the winner this pair's default, on this machine.")
+        bool,
+        typer.Option("--apply", help="Make the winner the default of this pair on this machine."),
     ] = False,
     out: Annotated[
         Path | None, typer.Option(help="Write OUT.md, OUT.json and, with matplotlib, OUT.svg.")
@@ -65,7 +65,7 @@ def sweep(
     as_json: options.JsonOption = False,
     data_dir: options.DataDirOption = None,
 ) -> None:
-    """Speed-up of every method and depth, for each kind of prompt; status 1 if a word differs."""
+    """Measure the speed-up of every method and depth; exit status 1 if text differs."""
     from app import measuring
     from engine.bench import prompts as prompt_files
     from engine.bench import sweep as bench
@@ -79,7 +79,7 @@ def sweep(
     for name in names:
         measuring.named(name, folder, vocabulary=1)
     if out is not None:
-        check_writable(out)
+        check_writable(out.with_suffix(".json"))
     with open_for_command(load, folder, *(wanted or ())) as engine:
         loaded = engine.loaded
         assert loaded is not None
@@ -125,17 +125,17 @@ def _methods(text: str | None) -> tuple[str, ...] | None:
     for name in names:
         if name not in known:
             raise InvalidRequest(
-                "methods", f"There is no method {name!r} to sweep; choose of {', '.join(known)}."
+                "methods", f"There is no method {name!r}; choose from {', '.join(known)}."
             )
     if not names:
-        raise InvalidRequest("methods", f"methods is empty; choose of {', '.join(known)}.")
+        raise InvalidRequest("methods", f"methods is empty; choose from {', '.join(known)}.")
     return names
 
 
 def _depths(text: str) -> tuple[int, ...]:
     numbers = [part.strip() for part in text.split(",") if part.strip()]
     if not numbers or not all(number.isdecimal() for number in numbers):
-        raise InvalidRequest("depths", f"depths is {text!r}; give numbers, as 1,2,3,4,8.")
+        raise InvalidRequest("depths", f"depths is {text!r}; give numbers, such as 1,2,3,4,8.")
     depths = tuple(sorted({int(number) for number in numbers}))
     for depth in depths:
         Speculation(depth=depth)
@@ -160,7 +160,7 @@ def _facts(pair: str, loaded: Loaded, names: list[str], plan: Plan) -> dict[str,
         **({"server": loaded.server} if loaded.server else {}),
         "prompts": ", ".join(names),
         "acceptance": plan.acceptance.value,
-        "replies": f"{plan.max_tokens} tokens at most, {plan.repeats} repeats, seed {plan.seed}",
+        "replies": f"up to {plan.max_tokens} tokens, {counted(plan.repeats, 'repeat')}, seed {plan.seed}",
         "machine": f"{platform.machine()}, Python {platform.python_version()}",
         "date": datetime.now(UTC).date().isoformat(),
     }
@@ -171,7 +171,7 @@ def _print(result: Result) -> None:
     from engine.bench.reports import sweep as report
 
     for temperature in dict.fromkeys(row.temperature for row in result.rows):
-        print(f"Speed-up over plain decoding, temperature {temperature:g}:\n")
+        print(f"Speed-up over no drafting, temperature {temperature:g}:\n")
         head, lines = report.speedups(result, temperature)
         print(table(head, lines, frozenset(range(1, len(head) - 1))))
         together = [
@@ -189,13 +189,10 @@ def _apply(folder: Path, loaded: Loaded, result: Result) -> None:
     from app.measuring import keep_winners
 
     kept = keep_winners(folder, loaded, result)
-    print(
-        f"Default of {loaded.name} in {loaded.quantization} from now on, where nothing is chosen: "
-        f"{kept.winner}."
-    )
+    print(f"New default of {loaded.name} in {loaded.quantization}: {kept.winner}.")
     for kind, winner in kept.kinds.items():
         print(f"  fastest on {kind}: {winner}")
-    print("`foretoken models defaults` shows it, and forgets it with --clear.")
+    print("See or delete it with `foretoken models defaults` (--clear).")
 
 
 def _write(out: Path, result: Result, facts: dict[str, str]) -> None:
@@ -209,6 +206,6 @@ def _write(out: Path, result: Result, facts: dict[str, str]) -> None:
     out.with_suffix(".md").write_text(report.markdown(result, title, facts), encoding="utf-8")
     if not sweep_chart.chart(result, out.with_suffix(".svg"), title):
         print(
-            "Note: no chart was drawn, for matplotlib is not installed (extra: docs).",
+            "Note: no chart was drawn, because matplotlib is not installed (extra: docs).",
             file=sys.stderr,
         )

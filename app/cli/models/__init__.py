@@ -21,6 +21,8 @@ from app.cli.models.servers import connect, forget_server
 from app.cli.text.output import table
 from app.settings.defaults import Default, Defaults
 from engine.api import LoadRequest
+from engine.errors import InvalidRequest
+from engine.values.units import counted
 
 if TYPE_CHECKING:
     from engine.loading.inventory import Inventory, ModelSpec
@@ -50,17 +52,26 @@ def _inventory(data_dir: Path | None) -> Inventory:
 
 
 @cli.callback(invoke_without_command=True)
-def models(context: typer.Context) -> None:
+def models(
+    context: typer.Context,
+    as_json: options.JsonOption = False,
+    data_dir: options.DataDirOption = None,
+) -> None:
     """List the models if there is no subcommand."""
-    if context.invoked_subcommand is None:
-        list_models()
+    command = context.invoked_subcommand
+    if command is None:
+        list_models(as_json, data_dir)
+    elif as_json or data_dir:
+        raise InvalidRequest(
+            "data_dir", f"Give options after the command: foretoken models {command} --data-dir ..."
+        )
 
 
 @cli.command("list")
 def list_models(
     as_json: options.JsonOption = False, data_dir: options.DataDirOption = None
 ) -> None:
-    """List the catalog: what is on disk, and what fits into memory; and what other programs hold."""
+    """List the catalog and the models of other programs: what is on disk, and what fits in memory."""
     inventory = _inventory(data_dir)
     catalog = inventory.catalog
     entries = [describe(spec, inventory) for spec in catalog.models]
@@ -110,23 +121,21 @@ def list_models(
 @cli.command()
 def defaults(
     pair: Annotated[
-        str | None, typer.Argument(help="With --clear: only this pair's. Default: all.")
+        str | None, typer.Argument(help="With --clear: only this pair. Default: all.")
     ] = None,
-    clear: Annotated[
-        bool, typer.Option("--clear", help="Forget: what suits the pair in general drafts again.")
-    ] = False,
+    clear: Annotated[bool, typer.Option("--clear", help="Delete measured defaults.")] = False,
     as_json: options.JsonOption = False,
     data_dir: options.DataDirOption = None,
 ) -> None:
-    """Show what sweeps found fastest and made the default of pairs, or forget it."""
+    """Show or delete the measured defaults of pairs."""
     stored = Defaults(paths.data_folder(data_dir))
     if clear:
         count = stored.clear(pair)
-        print(f"Forgot {count} measured default{'' if count == 1 else 's'}.")
+        print(f"Deleted {counted(count, 'measured default')}.")
         return
     chosen = [one for one in stored.all().values() if pair in (None, one.pair)]
     if not chosen:
-        print("No default was measured. `foretoken bench sweep --apply` measures one.")
+        print("No measured defaults. `foretoken bench sweep --apply` makes one.")
     print_defaults(chosen, kinds=True)
     if as_json:
         print(json.dumps({"defaults": [asdict(default) for default in chosen]}, ensure_ascii=False))
@@ -142,10 +151,10 @@ def print_defaults(defaults: Collection[Default], kinds: bool = False) -> None:
 
 @cli.command()
 def check(
-    path: Annotated[Path, typer.Argument(help="A folder with a model.")],
+    path: Annotated[Path, typer.Argument(help="A model folder.")],
     as_json: options.JsonOption = False,
 ) -> None:
-    """Check a folder: what model it holds and whether it can be used."""
+    """Show which model a folder has, and whether it can run."""
     from engine.loading.inventory import estimate, local_spec
     from engine.models.checkpoints.checkpoint import inspect
     from engine.values.units import format_bytes
@@ -153,10 +162,10 @@ def check(
     checkpoint = inspect(path)
     memory_fit = estimate([local_spec(path)]).memory_fit
     print(
-        f"{checkpoint.path}: {checkpoint.architecture}, {checkpoint.parameters:,} parameters "
-        f"({checkpoint.dtype})\n{checkpoint.layers} layers, {checkpoint.vocabulary:,} tokens in the "
-        f"vocabulary, a context of {checkpoint.context:,} tokens, {format_bytes(checkpoint.bytes)} of "
-        "weights"
+        f"{checkpoint.path}: {checkpoint.architecture}, {checkpoint.parameters:,} "
+        f"parameters ({checkpoint.dtype})\n{checkpoint.layers} layers, vocabulary "
+        f"{checkpoint.vocabulary:,}, context {checkpoint.context:,} tokens, "
+        f"{format_bytes(checkpoint.bytes)} of weights"
     )
     print("It has a chat template." if checkpoint.has_chat_template else "It has no chat template.")
     print(memory_fit.sentence)
@@ -179,14 +188,14 @@ def check(
 @cli.command()
 def download(
     model: Annotated[
-        str, typer.Argument(help="A model or a pair of the catalog, or a repository: owner/name.")
+        str, typer.Argument(help="A model or pair of the catalog, or a repository (owner/name).")
     ],
     file: Annotated[
-        str, typer.Option(help="Of a repository of GGUF files, the one that is meant.")
+        str, typer.Option(help="The GGUF file to download, if the repository has several.")
     ] = "",
     data_dir: options.DataDirOption = None,
 ) -> None:
-    """Download a model, or both models of a pair. An interrupted download is resumed."""
+    """Download a model or a pair. Interrupted downloads resume."""
     from app.cli.loading import Status
     from engine.loading.inventory import names_repository
 
@@ -205,17 +214,17 @@ def download(
 @cli.command()
 def why(
     target: Annotated[str, typer.Argument(help="A model of the catalog, or a folder.")],
-    draft: Annotated[str, typer.Argument(help="The model that would draft for it.")],
+    draft: Annotated[str, typer.Argument(help="The draft model.")],
     data_dir: options.DataDirOption = None,
 ) -> None:
-    """Say whether a draft fits a target, and if not, why."""
+    """Show whether a draft fits a target, or why not."""
     inventory = _inventory(data_dir)
     big, small = (inventory.resolve(LoadRequest.parse(name)).target for name in (target, draft))
     choice = inventory.judge_draft(big, small)
     if not choice.fits:
         print(f"{small.name} cannot draft for {big.name}. {choice.reason}")
         raise typer.Exit(1)
-    shared = ": they share a vocabulary, and it is smaller."
+    shared = ": same vocabulary, smaller."
     how = f", {choice.cross_vocabulary}." if choice.cross_vocabulary else shared
     print(f"{small.name} can draft for {big.name}{how}")
 

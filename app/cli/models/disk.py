@@ -14,7 +14,7 @@ from engine.errors import InvalidRequest
 
 
 def disk(as_json: options.JsonOption = False, data_dir: options.DataDirOption = None) -> None:
-    """List what the downloads take on the disk, big ones first."""
+    """List the disk space of downloads, largest first."""
     from app.inventory import open_inventory
     from engine.values.units import format_bytes
 
@@ -27,7 +27,8 @@ def disk(as_json: options.JsonOption = False, data_dir: options.DataDirOption = 
     print(table(("model", "size", "", "path"), rows, frozenset({1})))
     total = sum(one.bytes for one in downloads)
     print(
-        f"{format_bytes(total)} in {inventory.models}; {format_bytes(inventory.free_disk())} are free."
+        f"{format_bytes(total)} used in {inventory.models}, "
+        f"{format_bytes(inventory.free_disk())} free."
     )
     if as_json:
         listed = [
@@ -37,11 +38,11 @@ def disk(as_json: options.JsonOption = False, data_dir: options.DataDirOption = 
 
 
 def delete(
-    model: Annotated[str, typer.Argument(help="A name or path that `models disk` lists.")],
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    model: Annotated[str, typer.Argument(help="A name or path from `models disk`.")],
+    yes: Annotated[bool, typer.Option("--yes", help="Delete without asking.")] = False,
     data_dir: options.DataDirOption = None,
 ) -> None:
-    """Delete a download, after asking. An app that has it loaded must be ended first: it is not asked."""
+    """Delete a download, after asking. Quit apps that have it loaded first."""
     from app.inventory import open_inventory
     from engine.values.units import format_bytes
 
@@ -50,8 +51,8 @@ def delete(
     named = [one for one in downloads if model in (one.name, str(one.path))]
     if len(named) != 1:
         listed = ", ".join(one.name for one in downloads) or "none"
-        what = "names several downloads" if named else "is no download"
-        raise InvalidRequest("model", f"{model} {what} in {inventory.models}. There are: {listed}.")
+        what = "names several downloads" if named else "is not a download"
+        raise InvalidRequest("model", f"{model} {what} in {inventory.models}. Downloads: {listed}.")
     one = named[0]
     if not yes and not typer.confirm(f"Delete {one.name}, {format_bytes(one.bytes)}?"):
         return

@@ -15,14 +15,14 @@ def export_gguf(
     model: Annotated[
         str, typer.Argument(help="A model folder, or a model or pair of the catalog.")
     ],
-    output: Annotated[Path, typer.Option("-o", "--output", help="The file to write.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="File to write.")],
     draft: Annotated[
-        bool, typer.Option("--draft", help="The pair's draft, not its target.")
+        bool, typer.Option("--draft", help="Export the pair's draft instead of its target.")
     ] = False,
     kind: Annotated[str, typer.Option("--type", help="f32, f16, bf16, q8_0 or q4_0.")] = "f16",
     data_dir: options.DataDirOption = None,
 ) -> None:
-    """Write a Llama model with its tokenizer to a GGUF file, for llama.cpp."""
+    """Export a Llama model with its tokenizer as a GGUF file, for llama.cpp."""
     from app.cli.loading import Status
     from app.inventory import open_inventory
     from engine.api import LoadRequest
@@ -34,7 +34,7 @@ def export_gguf(
     pairing = inventory.resolve(LoadRequest.parse(model))
     spec = pairing.draft if draft else pairing.target
     if spec is None:
-        raise InvalidRequest("draft", f"{model} has no draft; leave --draft out.")
+        raise InvalidRequest("draft", f"{model} has no draft. Leave --draft out.")
     with Status() as status:
         folder = inventory.download(spec, status.on_progress)
         status.say(f"Writing {output} ...")

@@ -18,13 +18,13 @@ def fit_command(
         str, typer.Argument(help="A pair or model of the catalog, or TARGET[::DRAFT].")
     ],
     context: Annotated[
-        int | None, typer.Option(help="Tokens. Default: as many as it gets.")
+        int | None, typer.Option(help="Context in tokens. Default: as many as fit.")
     ] = None,
     quantization: options.QuantizationOption = "auto",
     as_json: options.JsonOption = False,
     data_dir: options.DataDirOption = None,
 ) -> None:
-    """Reckon the memory of a pair: weights, KV caches and heads, before anything is loaded."""
+    """Calculate the memory of a pair (weights, KV caches, heads) without loading it."""
     from app.inventory import open_inventory
     from engine.api import AS_STORED, LoadRequest
     from engine.values.units import format_bytes
@@ -36,11 +36,11 @@ def fit_command(
         (role, model.name, format_bytes(model.weights), format_bytes(model.kv))
         for role, model in zip(forecast.roles, memory_fit.models, strict=True)
     ]
-    rows.append(("app and work", "", format_bytes(memory_fit.work), ""))
+    rows.append(("overhead", "", format_bytes(memory_fit.work), ""))
     print(table(("", "model", "weights", "KV cache"), rows, frozenset({2, 3})))
     needed = format_bytes(memory_fit.needed)
     stored = forecast.quantization == AS_STORED
-    held = "the weights as their file has them" if stored else f"in {forecast.quantization}"
+    held = "weights as in the file" if stored else f"in {forecast.quantization}"
     print(f"With {forecast.context:,} tokens of context, {held}: {needed} needed.")
     print(memory_fit.sentence)
     if as_json:

@@ -16,7 +16,7 @@ from app.inventory.model_folders import add_folder, remove_folder
 if TYPE_CHECKING:
     from engine.loading.inventory import FoundModel
 
-Folder = Annotated[Path, typer.Argument(help="A folder with models, however deep inside.")]
+Folder = Annotated[Path, typer.Argument(help="A folder with models; subfolders are included.")]
 
 
 def print_found(models: list[FoundModel]) -> None:
@@ -26,7 +26,7 @@ def print_found(models: list[FoundModel]) -> None:
     rows = [
         (
             one.name,
-            one.head or one.architecture,
+            one.head or one.architecture + (", images" if one.spec and one.spec.sees else ""),
             one.type,
             format_bytes(one.bytes),
             one.place,
@@ -40,7 +40,7 @@ def print_found(models: list[FoundModel]) -> None:
         print("\n" + table(head, rows, frozenset({3})))
     unusable = [one for one in models if one.reason is not None]
     if unusable:
-        print("\nWhat cannot be run:")
+        print("\nUnsupported files:")
     for one in unusable:
         print(f"{one.name} ({one.place}): {one.reason}")
 
@@ -58,6 +58,7 @@ def facts(model: FoundModel) -> dict[str, Any]:
         "bytes": model.bytes,
         "parameters": spec.parameters if spec else 0,
         "context": spec.context if spec else 0,
+        "images": bool(spec and spec.sees),
         "reason": model.reason,
     }
 
@@ -67,7 +68,7 @@ def drafts(
     as_json: options.JsonOption = False,
     data_dir: options.DataDirOption = None,
 ) -> None:
-    """Say what of this machine can draft for a model, and of the rest why not."""
+    """List the models on this machine that can draft for a model, and why others cannot."""
 
     from app.inventory import open_inventory
     from engine.api import LoadRequest
@@ -75,11 +76,13 @@ def drafts(
     inventory = open_inventory(paths.data_folder(data_dir))
     choices = inventory.drafts_here(inventory.resolve(LoadRequest.parse(target)).target)
     for choice in choices:
-        way = choice.cross_vocabulary or "it shares the vocabulary, and is smaller"
+        way = choice.cross_vocabulary or "same vocabulary, smaller"
         print(f"{choice.spec.name} ({choice.spec.path})")
-        print(f"  {'fits: ' + way if choice.fits else 'does not fit: ' + str(choice.reason)}")
+        print(
+            f"  {'compatible: ' + way if choice.fits else 'not compatible: ' + str(choice.reason)}"
+        )
     if not choices:
-        print("No other model lies on this machine. Add a folder with: foretoken models add-folder")
+        print("No other model found. Add a folder with: foretoken models add-folder")
     if as_json:
         listed = [
             {
@@ -94,11 +97,11 @@ def drafts(
 
 
 def add_model_folder(folder: Folder, data_dir: options.DataDirOption = None) -> None:
-    """Look for models in a folder from now on, too."""
-    print(f"Models in {add_folder(paths.data_folder(data_dir), folder)} are listed from now on.")
+    """Add a models folder."""
+    print(f"Models in {add_folder(paths.data_folder(data_dir), folder)} are now listed.")
 
 
 def remove_model_folder(folder: Folder, data_dir: options.DataDirOption = None) -> None:
-    """Look no more for models in a folder that was added. Nothing in it is touched."""
+    """Remove a models folder from the list; its files stay."""
     remove_folder(paths.data_folder(data_dir), folder)
     print(f"Models in {folder} are no longer listed.")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -20,20 +19,21 @@ if TYPE_CHECKING:
 
 
 def search(
-    words: Annotated[list[str], typer.Argument(help="Words of a repository's name.")],
+    words: Annotated[list[str], typer.Argument(help="Words of the repository's name.")],
     as_json: options.JsonOption = False,
+    data_dir: options.DataDirOption = None,
 ) -> None:
-    """Search the hub for repositories of GGUF files, the most downloaded first."""
-    from engine.loading.inventory import Catalog, Inventory
+    """Search Hugging Face for GGUF repositories, most downloaded first."""
+    from app.inventory import open_inventory
 
-    hits = Inventory(Catalog((), ()), Path()).search(" ".join(words))
+    hits = open_inventory(paths.data_folder(data_dir)).search(" ".join(words))
     rows = [(one.name, one.downloads, one.likes, "gated" if one.gated else "") for one in hits]
     if rows:
         shown = [(name, f"{down:,}", f"{likes:,}", gated) for name, down, likes, gated in rows]
         print(table(("repository", "downloads", "likes", ""), shown, frozenset({1, 2})))
-        print(f"Its files and what fits: foretoken models look-up {hits[0].name}")
+        print(f"Files and what fits: foretoken models look-up {hits[0].name}")
     else:
-        print("The hub has no GGUF repository of that name. Try fewer words.")
+        print("No GGUF repository found. Try fewer words.")
     if as_json:
         keys = ("name", "downloads", "likes", "gated")
         found = [dict(zip(keys, (*row[:3], bool(row[3])), strict=True)) for row in rows]
@@ -41,7 +41,7 @@ def search(
 
 
 def check_catalog(data_dir: options.DataDirOption = None) -> None:
-    """Compare the catalog's names, files, sizes and gates with the hub; end with 1 if any differs."""
+    """Compare the catalog with Hugging Face; exit status 1 if anything differs."""
     from app.cli.loading import Status
     from app.inventory import open_inventory
     from engine.loading.inventory import compare_catalog, read_catalog_file
@@ -60,21 +60,22 @@ def check_catalog(data_dir: options.DataDirOption = None) -> None:
         problems = list(
             compare_catalog(models, planned, lambda name: status.say(f"Asking for {name}"))
         )
-    print("\n".join(problems) or "The catalog is as the hub has it.")
+    print("\n".join(problems) or "The catalog matches Hugging Face.")
     if problems:
         raise typer.Exit(1)
 
 
 def look_up(
-    repository: Annotated[str, typer.Argument(help="owner/name, or the address of its page.")],
+    repository: Annotated[str, typer.Argument(help="owner/name, or its web address.")],
     as_json: options.JsonOption = False,
+    data_dir: options.DataDirOption = None,
 ) -> None:
-    """Say what of a repository can be downloaded: its models, their sizes, its licence."""
-    from engine.loading.inventory import Catalog, Inventory
+    """Show a repository's models, sizes and licence."""
+    from app.inventory import open_inventory
     from engine.machine import memory
     from engine.values.units import format_bytes
 
-    listing = Inventory(Catalog((), ()), Path()).look_up(repository)
+    listing = open_inventory(paths.data_folder(data_dir)).look_up(repository)
     gated = ", gated" if listing.gated else ""
     print(f"{listing.name} ({listing.licence}{gated})")
     free = memory.free_bytes()
@@ -112,22 +113,23 @@ def _which(listing: Repository, file: str) -> str:
     if listing.reason:
         return listing.reason
     listed = ", ".join(one.file or "the whole (without --file)" for one in listing.choices)
-    problem = f"holds no {file}" if file else "holds several models"
+    problem = f"holds no {file}" if file else "has several models"
     return f"{listing.name} {problem}. Choose one with --file: {listed}."
 
 
 def token(
-    forget: Annotated[bool, typer.Option("--forget", help="Delete the kept one.")] = False,
+    forget: Annotated[bool, typer.Option("--forget", help="Delete the stored token.")] = False,
 ) -> None:
-    """Keep an access token for gated models, in the system's keyring or else in a file of your own.
+    """Store an access token for gated models, in the system keyring or else in a private file.
 
-    It is asked for, or read from standard input; never an argument, which other programs could see.
+    The token is asked for, or read from standard input. It is not an argument, so other programs do not
+    see it.
     """
     from engine.machine.secrets import hub_token
 
     secret = hub_token()
     if forget:
-        print("Forgot the token." if secret.delete() else "No token was kept.")
+        print("Token deleted." if secret.delete() else "No token is stored.")
         return
     store_secret("token", secret, read_secret("Access token"))
 
@@ -143,9 +145,9 @@ def store_secret(name: str, secret: Secret, text: str) -> None:
     from engine.machine.secrets import SecretSource
 
     if secret.store(text) is SecretSource.KEYRING:
-        print(f"The {name} is kept in this system's keyring.")
+        print(f"The {name} is stored in the system keyring.")
     else:
         print(
-            f"This system has no keyring, so the {name} is kept in {secret.file}, which you alone "
-            "can read."
+            f"This system has no keyring, so the {name} is stored in {secret.file}, "
+            "readable only by you."
         )

@@ -20,19 +20,18 @@ def connect(
     key: Annotated[
         bool,
         typer.Option(
-            "--key", help="Ask for the server's key, or read it from standard input, and keep it."
+            "--key", help="Ask for the server's key, or read it from standard input, and store it."
         ),
     ] = False,
     keep: Annotated[
-        bool, typer.Option("--keep/--no-keep", help="Whether its model joins your own catalog.")
+        bool, typer.Option("--keep/--no-keep", help="Add its model to your catalog.")
     ] = True,
     as_json: options.JsonOption = False,
     data_dir: options.DataDirOption = None,
 ) -> None:
-    """Ask who answers at an address, and which models it has; keep the one that is named, or its only
-    one, if it can be connected to.
+    """Show which server is at an address and its models; save the named model, or the only one.
 
-    A key is never an argument, which other programs could see.
+    The key is asked for. It is not an argument, so other programs do not see it.
     """
     from app import servers
     from app.cli.loading import Status
@@ -44,7 +43,7 @@ def connect(
     server = servers.look(place, secret)
     print(f"{server.name} answers at {place.root}")
     if not server.models:
-        raise ModelError("It lists no models. Load one there first, then ask again.")
+        raise ModelError("No models found there. Load one there first, then try again.")
     rows = [
         (
             each.id,
@@ -64,9 +63,9 @@ def connect(
     kept = None
     if keep and model is not None:
         kept = servers.keep(paths.data_folder(data_dir), place, model.id)
-        print(f"It is kept as {kept}: foretoken ui --pair {kept}")
+        print(f"Saved as {kept}: foretoken ui --pair {kept}")
     elif keep:
-        print(f"Name one to keep it: foretoken models connect '{place.root}#MODEL'")
+        print(f"To save one: foretoken models connect '{place.root}#MODEL'")
     if as_json:
         models = [{"id": each.id, "context": each.context or None} for each in server.models]
         facts = {"kind": server.kind, "version": server.version, "models": models, "kept": kept}
@@ -74,10 +73,10 @@ def connect(
 
 
 def forget_server(
-    name: Annotated[str, typer.Argument(help="Its id, as `foretoken models` lists it.")],
+    name: Annotated[str, typer.Argument(help="Its id in `foretoken models`.")],
     data_dir: options.DataDirOption = None,
 ) -> None:
-    """Take a server out of your own catalog, and its key from where it is kept."""
+    """Remove a server from your catalog, and its key."""
     from app import servers
     from app.inventory import open_inventory
 
@@ -85,6 +84,6 @@ def forget_server(
     known = {each.id: each for each in open_inventory(folder).catalog.servers}
     if name not in known:
         listed = ", ".join(known) or "none"
-        raise InvalidRequest("server", f"There is no server {name!r}. Servers are: {listed}.")
+        raise InvalidRequest("server", f"There is no server {name!r}. Servers: {listed}.")
     servers.forget(folder, known[name])
     print(f"Forgot {known[name].name}.")

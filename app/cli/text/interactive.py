@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 PROMPT = "> "
 CLEAR, EXIT = "/clear", "/exit"
-HINT = f"{CLEAR} starts a new chat, {EXIT} or Ctrl-D ends, Ctrl-C stops a reply."
+HINT = f"{CLEAR} starts a new chat, {EXIT} or Ctrl-D quits, Ctrl-C stops a reply."
 
 
 def converse(
     engine: Engine, options: replies.ReplyOptions, on_event: Callable[[Event], None]
 ) -> Iterator[ReplyState]:
-    """Answer line after line with the chat so far as context; yield one reply per line.
+    """Answer line after line with the chat so far as context; yield the replies to each line.
 
     A turn that is stopped or refused is reported and left out of the context.
     """
@@ -34,9 +34,9 @@ def converse(
             history = options.opening()
             continue
         try:
-            yield replies.say(engine, history, line, options, on_event)
+            yield from replies.say(engine, history, line, options, on_event)
         except KeyboardInterrupt:
-            print("\nStopped. The model will not remember this turn.\n")
+            print("\nStopped. This turn is not remembered.\n")
         except ForetokenError as error:
             print(f"{error}\n", file=sys.stderr)
 

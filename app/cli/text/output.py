@@ -42,16 +42,17 @@ def progress(task: str) -> Iterator[Callable[[int, int], None]]:
         yield lambda done, total: bar.update(number, completed=done, total=total)
 
 
-def check_writable(out: Path) -> None:
-    """Raise InvalidRequest where ``out`` cannot be written, before anything is measured."""
+def check_writable(file: Path, option: str = "out") -> None:
+    """Raise InvalidRequest where the file of an option cannot be written, before anything is measured."""
     try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        file = out.with_suffix(".json")
+        file.parent.mkdir(parents=True, exist_ok=True)
         there = file.exists()
-        file.touch()
+        with file.open("ab"):
+            pass
         if not there:
-            file.unlink()  # a sweep that is interrupted leaves nothing behind
+            file.unlink()  # a run that is interrupted leaves nothing behind
     except OSError as error:
         raise InvalidRequest(
-            "out", f"{out} cannot be written: {error.strerror or error}. Choose another --out."
+            option,
+            f"{file} cannot be written: {error.strerror or error}. Choose another --{option}.",
         ) from error

@@ -6,20 +6,24 @@ import functools
 import itertools
 import operator
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from engine.errors import ForetokenError, InvalidRequest
+from engine.errors import GenerationFailed, InvalidRequest
 from engine.events import Event
+from engine.files import bounded
 from engine.reply import ReplyState
 from engine.request import Request, Speculation
 from engine.stats import Statistics
+from engine.values.image import MAX_IMAGE_BYTES, Image
 from engine.values.messages import Message
 from engine.values.sampling import Sampling
+from engine.values.units import counted
 
 if TYPE_CHECKING:
+    from app.cli.text.tools import TerminalTools
     from engine.api import Engine, Generation
 
 
@@ -27,13 +31,10 @@ Conversation = tuple[str, ...]
 """The user's turns."""
 
 
-class GenerationFailed(ForetokenError):
-    """The engine gave up in the middle of a reply; its own message tells why."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplyOptions:
-    """The options of all replies of a run. ``raw`` skips the chat template."""
+    """The options of all replies of a run. ``raw`` skips the chat template. ``tools``: those that replies
+    may call. ``attached`` and ``images``: what goes with the first turn of a conversation."""
 
     sampling: Sampling
     speculation: Speculation
@@ -43,10 +44,20 @@ class ReplyOptions:
     raw: bool = False
     thinking: str = ""
     thinking_budget: int | None = None
+    tools: TerminalTools | None = None
+    attached: str = ""
+    images: tuple[Image, ...] = ()
 
     def opening(self) -> list[Message]:
         """Return the messages before the first turn."""
         return [Message("system", self.system)] if self.system else []
+
+    def asked(self, history: list[Message], turn: str) -> Message:
+        """Return the message of a turn, the first one after what is attached and with the images."""
+        if any(each.role == "user" for each in history):
+            return Message("user", turn)
+        text = "\n\n".join(filter(None, (self.attached, turn)))
+        return Message("user", text, images=self.images)
 
     def request(self, history: list[Message]) -> Request:
         """Return the request that answers ``history``, or, with ``raw``, continues its last message."""
@@ -61,6 +72,7 @@ class ReplyOptions:
             stop=self.stop,
             thinking=self.thinking,
             thinking_budget=self.thinking_budget,
+            tools=self.tools.offered if self.tools else (),
         )
 
 
@@ -82,16 +94,29 @@ def collect(prompt: str | None, file: Path | None) -> list[Conversation] | None:
     return [(sys.stdin.read() if prompt in (None, "-") else str(prompt),)]
 
 
+def images_in(files: Iterable[Path]) -> tuple[Image, ...]:
+    """Return the images in ``files``. Raises InvalidRequest for one that cannot be read."""
+    found = []
+    for file in files:
+        try:
+            found.append(Image(bounded(file, MAX_IMAGE_BYTES)))
+        except OSError as error:
+            raise InvalidRequest(
+                "image", f"{file} cannot be read: {error.strerror or error}."
+            ) from error
+    return tuple(found)
+
+
 def converse(
     engine: Engine,
     conversation: Conversation,
     options: ReplyOptions,
     on_event: Callable[[Event], None],
 ) -> Iterator[ReplyState]:
-    """Send each turn in order, with the replies so far as context; yield one reply for each."""
+    """Send each turn in order, with the replies so far as context; yield every reply."""
     history = options.opening()
     for turn in conversation:
-        yield say(engine, history, turn, options, on_event)
+        yield from say(engine, history, turn, options, on_event)
 
 
 def say(
@@ -100,13 +125,24 @@ def say(
     turn: str,
     options: ReplyOptions,
     on_event: Callable[[Event], None],
-) -> ReplyState:
-    """Send one turn and return the reply. Once it is complete, both join ``history``."""
-    messages = [*history, Message("user", turn)]
-    reply = answer(engine, options.request(messages), on_event)
-    parts = reply.thoughts
-    history[:] = [*messages, Message("assistant", parts.answer, reasoning=parts.thought)]
-    return reply
+) -> Iterator[ReplyState]:
+    """Send one turn and yield its replies: several if they call tools. Once the turn is complete, all of
+    it joins ``history``."""
+    messages = [*history, options.asked(history, turn)]
+    for _ in range(options.tools.rounds if options.tools else 1):
+        request = options.request(messages)
+        reply = answer(engine, request, on_event)
+        yield reply
+        results = options.tools.results(reply, request) if options.tools else ()
+        if not results:
+            parts = reply.thoughts
+            messages.append(Message("assistant", parts.answer, reasoning=parts.thought))
+            break
+        messages += results
+    else:
+        rounds = options.tools.rounds if options.tools else 0
+        print(f"Stopped after {counted(rounds, 'tool step')}.")
+    history[:] = messages
 
 
 def answer(engine: Engine, request: Request, on_event: Callable[[Event], None]) -> ReplyState:

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import IO
 
 from engine.events import Emitted, Event, Finished, Origin, Queued, Started
-from engine.stats import Statistics
+from engine.stats import Statistics, percent
 from engine.thoughts import Thoughts
+from engine.values.units import counted
 
 RESET = "\x1b[0m"
 
@@ -105,16 +106,16 @@ def summary(statistics: Statistics) -> str:
     """Return the statistics of a reply in one line, as far as the engine reported them."""
     parts = []
     if statistics.completion_tokens:
-        parts.append(f"{statistics.completion_tokens} tokens")
+        parts.append(counted(statistics.completion_tokens, "token"))
     if statistics.rounds:
-        parts.append(f"{statistics.rounds} rounds")
+        parts.append(counted(statistics.rounds, "round"))
     if statistics.tokens_per_s is not None:
         parts.append(f"{statistics.tokens_per_s:.1f} tokens/s")
     if statistics.acceptance_rate is not None:
         parts.append(
             f"accepted {statistics.accepted} of {statistics.drafted} drafted "
-            f"({statistics.acceptance_rate:.0%})"
-            + (", everyone's whom the server answered meanwhile" if statistics.shared else "")
+            f"({percent(statistics.acceptance_rate)})"
+            + (", all users of the server" if statistics.shared else "")
         )
     if statistics.mean_acceptance_length is not None:
         parts.append(f"mean acceptance length {statistics.mean_acceptance_length:.2f}")

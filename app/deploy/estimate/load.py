@@ -10,10 +10,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from app.deploy.estimate.assumptions import BATCHED_TOKENS
+from app.deploy.estimate.assumptions import BATCHED_TOKENS, FIRST_TOKEN_SECONDS
 from app.deploy.estimate.speed import Setup
-from app.deploy.plan import Plan
-from engine.stats import expected_tokens
 
 LOADS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 """Users of the table's rows."""
@@ -53,7 +51,7 @@ class Row:
 
 def outcome(setup: Setup, load: Load, slots: int, depth: int) -> Outcome:
     """Return the figures of one copy at one ``depth``, with room for ``slots`` sequences."""
-    tokens = min(expected_tokens(setup.acceptance, depth), load.reply)
+    tokens = min(setup.tokens(depth), load.reply)
     rounds = load.reply / tokens
     read = load.prompt / rounds  # prompt tokens in a round, for each sequence that decodes
     # A sequence's prompt takes one round more, and all rows of a round have to fit into a batch.
@@ -62,23 +60,24 @@ def outcome(setup: Setup, load: Load, slots: int, depth: int) -> Outcome:
     )
     sequences = max(1, round(decoding))
     seconds = setup.round_seconds(sequences, depth) + setup.prompt_seconds(sequences * read)
-    total = decoding * tokens / seconds
-    wait = load.users * load.reply / total - (rounds - 1) * seconds
-    return Outcome(total, tokens / seconds, wait)
+    most = decoding * tokens / seconds
+    waiting = load.users * load.reply / most - rounds * seconds  # for room
+    first = FIRST_TOKEN_SECONDS + setup.prompt_seconds(load.prompt) + seconds
+    wait, user = max(0.0, waiting) + setup.first_token * first, tokens / seconds
+    return Outcome(load.users * load.reply / (wait + (load.reply - 1) / user), user, wait)
 
 
 def table(
-    plan: Plan, prompt: int, reply: int, loads: tuple[int, ...] = LOADS
-) -> tuple[tuple[Row, ...], int]:
-    """Return the figures of all copies under each load, and the sequences that one copy has room for."""
-    slots = plan.memory.most_users
+    setup: Setup, slots: int, prompt: int, reply: int, loads: tuple[int, ...] = LOADS
+) -> tuple[Row, ...]:
+    """Return the figures of all copies under each load; each copy has room for ``slots`` sequences."""
     rows = []
     for users in loads:
-        copies = min(plan.layout.replicas, users)
+        copies = min(setup.layout.replicas, users)
         load = Load(-(-users // copies), prompt, reply)
-        plain, drafted = (outcome(plan.setup, load, slots, depth) for depth in (0, plan.depth))
+        plain, drafted = (outcome(setup, load, slots, depth) for depth in (0, setup.depth))
         rows.append(Row(users, _of_all(plain, copies), _of_all(drafted, copies)))
-    return tuple(rows), slots
+    return tuple(rows)
 
 
 def _of_all(one: Outcome, copies: int) -> Outcome:

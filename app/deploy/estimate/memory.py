@@ -20,9 +20,9 @@ LOGIT_BYTES = 4
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Bytes on the fullest GPU. ``sequence``: the KV cache of one of its ``users``.
-
-    ``total``: of the GPU, of which ``available`` may be used.
+    """Bytes on the fullest GPU. ``sequence``: the KV cache of one of its ``users``, who are those of
+    one of ``groups`` in a copy. ``logits``: those of ``work`` that each user of a copy adds. ``total``:
+    of the GPU, of which ``available`` may be used.
     """
 
     weights: int
@@ -30,7 +30,9 @@ class Memory:
     sequence: int
     users: int
     work: int
+    logits: int
     total: int
+    groups: int = 1
 
     @property
     def cache(self) -> int:
@@ -52,9 +54,10 @@ class Memory:
 
     @property
     def most_users(self) -> int:
-        """Users whose whole context fits; 0 if not even the weights do."""
-        left = self.available - self.weights - self.drafter - self.work
-        return max(0, left // self.sequence) if self.sequence else 0
+        """Users of a copy whose whole context fits; 0 if not even the weights do."""
+        left = self.available - self.needed
+        each = self.sequence + self.groups * self.logits
+        return max(0, (self.users + left // each) * self.groups) if each else 0
 
 
 def memory_of(
@@ -71,29 +74,37 @@ def memory_of(
 ) -> Memory:
     """Return the memory on each GPU if ``users`` share a copy of ``network``, which is ``target``'s."""
     stage = -(-target.layers // layout.pipeline) / target.layers
-    layers = (network.total_weights - network.embeddings) * stage
-    sequence = _cache(network, layout.tensor, context, kv_width) * stage
+    experts = network.experts * network.expert * network.expert_layers
+    rest = network.total_weights - network.embeddings - experts
+    # A state for each row of a round: engines keep as many, to go back to what was accepted (vLLM's
+    # MambaSpec, num_speculative_blocks).
+    parts = layout.tensor // layout.attention
+    sequence = _cache(network, parts, context, kv_width, depth + 1) * stage
     drafter_bytes = 0.0
     if drafter.network is not None:
-        parts = layout.tensor if drafter.split else 1
-        drafter_bytes = drafter.network.total_weights / parts
-        sequence += _cache(drafter.network, parts, context, kv_width)
+        own = layout.tensor if drafter.split else 1
+        drafter_bytes = drafter.network.total_weights / own
+        sequence += _cache(drafter.network, own // layout.attention or 1, context, kv_width, 1)
+    weights = (experts / layout.tensor + rest / parts) * stage + network.embeddings / layout.tensor
+    here = -(-users // layout.attention)
+    logits = (depth + 1) * target.vocabulary * LOGIT_BYTES
     return Memory(
-        weights=int((layers + network.embeddings) / layout.tensor),
+        weights=int(weights),
         drafter=int(drafter_bytes),
         sequence=int(sequence),
-        users=users,
-        work=_work(target, layout.tensor, users * (depth + 1)),
+        users=here,
+        groups=layout.attention,
+        work=_work(target, layout.tensor) + here * layout.attention * logits,
+        logits=logits,
         total=gpu.memory,
     )
 
 
-def _cache(network: Network, parts: int, context: int, kv_width: float) -> float:
-    return network.cache_numbers(context) * kv_width / min(parts, network.shards)
+def _cache(network: Network, parts: int, context: int, kv_width: float, states: int) -> float:
+    return network.cache_bytes(context, kv_width, states) / min(parts, network.shards)
 
 
-def _work(target: ModelFacts, parts: int, rows: int) -> int:
-    """Return the bytes of CUDA's own buffers, a step's widest activations, and the logits of ``rows``."""
+def _work(target: ModelFacts, parts: int) -> int:
+    """Return the bytes of CUDA's own buffers and of a step's widest activations."""
     widest = 4 * target.hidden + 2 * target.intermediate // parts
-    activations = assumptions.BATCHED_TOKENS * widest * 2
-    return assumptions.WORKSPACE_BYTES + activations + rows * target.vocabulary * LOGIT_BYTES
+    return assumptions.WORKSPACE_BYTES + assumptions.BATCHED_TOKENS * widest * 2

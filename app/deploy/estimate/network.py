@@ -22,8 +22,8 @@ class Network:
     ``total_weights``: all weights, with ``embeddings``. ``read``: read in every pass; of the experts, of
     ``expert`` bytes each, a pass reads the chosen ones. ``cached``: numbers that a token adds to the KV
     cache, ``windowed`` those of layers with a sliding ``window``. ``cache_products``: FLOP of a row for
-    each number in the cache. ``shards``: into how many parts the cache can be split. ``state``: numbers
-    of a sequence's recurrent states.
+    each number in the cache. ``shards``: into how many parts the cache can be split. ``state``: bytes of
+    a sequence's recurrent states. ``chosen_products``: those of ``products`` with experts.
     """
 
     weights: str
@@ -43,35 +43,50 @@ class Network:
     experts: int = 0
     active_experts: int = 0
     expert_layers: int = 0
+    chosen_products: float = 0.0
+    latent_layers: int = 0
 
     def cache_numbers(self, context: int) -> int:
         """Return the numbers in the cache of a sequence of ``context`` tokens."""
-        return self.cached * context + self.windowed * min(context, self.window) + self.state
+        return self.cached * context + self.windowed * min(context, self.window)
 
-    def read_bytes(self, rows: int) -> float:
-        """Return the bytes of weights that a pass over ``rows`` reads; rows choose experts evenly."""
+    def cache_bytes(self, context: int, kv_width: float, states: int = 1) -> float:
+        """Return the bytes of a sequence: its cache, and each of its ``states`` of recurrent layers."""
+        return self.cache_numbers(context) * kv_width + states * self.state
+
+    def expert_bytes(self, rows: float) -> float:
+        """Return the bytes of experts that a pass over ``rows`` reads, which choose evenly."""
         if not self.experts:
-            return self.read
-        touched = self.experts * (1 - (1 - self.active_experts / self.experts) ** rows)
-        return self.read + self.expert_layers * touched * self.expert
+            return 0.0
+        unread: float = (1 - self.active_experts / self.experts) ** rows
+        return self.expert_layers * self.experts * (1 - unread) * self.expert
 
 
 @dataclass(frozen=True, slots=True)
 class GpuGroup:
-    """``tensor`` GPUs that compute a network together, each with a part of every layer."""
+    """``tensor`` GPUs that compute a network together, each with a part of every layer. ``attention``:
+    into how many groups sequences are divided, each with the whole of what all tokens use."""
 
     gpu: GpuKind
     tensor: int
+    attention: int = 1
 
     def all_reduce(self, moved: float) -> float:
         """Return the seconds of a ring all-reduce of ``moved`` bytes."""
         if self.tensor == 1:
             return 0.0
-        fast = self.gpu.nvlink and self.tensor <= self.gpu.node
-        floor = assumptions.ALL_REDUCE_SECONDS if fast else assumptions.SLOW_ALL_REDUCE_SECONDS
-        within = self.tensor <= self.gpu.node
+        within = self.tensor <= self.gpu.reach
+        floor = assumptions.NODES_ALL_REDUCE_SECONDS
+        if within:
+            fast = self.gpu.nvlink
+            floor = assumptions.ALL_REDUCE_SECONDS if fast else assumptions.SLOW_ALL_REDUCE_SECONDS
+        return floor + self.moving(moved)
+
+    def moving(self, moved: float) -> float:
+        """Return the seconds that the links take for an all-reduce of ``moved`` bytes."""
+        within = self.tensor <= self.gpu.reach
         link = self.gpu.link if within else min(self.gpu.link, assumptions.NETWORK_BANDWIDTH)
-        return floor + 2 * (self.tensor - 1) / self.tensor * moved / link
+        return 2 * (self.tensor - 1) / self.tensor * moved / link
 
 
 def cache_products(facts: ModelFacts) -> float:
@@ -95,7 +110,6 @@ def of_model(facts: ModelFacts) -> Network:
     fixed = sum(count * layer.fixed for layer, count in counts.layers.items())
     rest = (fixed + counts.rest) * inner
     experts = expert_layers * mixtures[0].experts if mixtures else 0
-    token = facts.cached_token
     return Network(
         weights=facts.format,
         layers=facts.layers,
@@ -104,16 +118,19 @@ def of_model(facts: ModelFacts) -> Network:
         embeddings=tables,
         read=rest + SIXTEEN_BITS * (counts.head or counts.embedding),
         products=2.0 * counts.active,
-        cached=token * (facts.layers - facts.windowed_layers - facts.linear_layers),
-        windowed=token * facts.windowed_layers,
+        cached=facts.cached,
+        windowed=facts.windowed,
         window=facts.window,
         cache_products=cache_products(facts),
         shards=cache_shards(facts),
-        state=facts.state * facts.linear_layers,
+        state=facts.state_bytes,
         expert=expert,
         experts=mixtures[0].experts if mixtures else 0,
         active_experts=mixtures[0].chosen if mixtures else 0,
         expert_layers=expert_layers,
+        chosen_products=2.0
+        * sum(n * each.chosen * each.expert for each, n in counts.layers.items()),
+        latent_layers=facts.layers if facts.latent else 0,
     )
 
 
@@ -121,17 +138,43 @@ def seconds(
     network: Network, place: GpuGroup, rows: int, sequences: int, context: int, kv_width: float
 ) -> float:
     """Return the seconds of a pass over ``rows`` tokens of ``sequences`` with ``context`` tokens."""
-    gpu, parts = place.gpu, place.tensor
+    gpu, groups = place.gpu, place.attention
+    parts = place.tensor // groups  # of what all tokens use
     bandwidth = gpu.bandwidth * assumptions.BANDWIDTH_SHARE
-    units = assumptions.COMPUTE_SHARE
-    matrices = max(
-        network.read_bytes(rows) / parts / bandwidth,
-        network.products * rows / parts / (flops(gpu, network.weights) * units),
+    here, rows_here = -(-sequences // groups), -(-rows // groups)
+    all_rows, chosen = products(network, place)
+    matrices = max(network.read / parts / bandwidth, all_rows * rows)
+    matrices += max(
+        network.expert_bytes(rows)
+        / place.tensor
+        / (gpu.bandwidth * assumptions.EXPERT_BANDWIDTH_SHARE),
+        chosen * rows,
     )
-    numbers = network.cache_numbers(context)
     attention = max(
-        sequences * numbers * kv_width / min(parts, network.shards) / bandwidth,
-        rows * numbers * network.cache_products / parts / (gpu.fp16 * units),
+        here * network.cache_bytes(context, kv_width) / min(parts, network.shards) / bandwidth,
+        rows_here
+        * network.cache_numbers(context)
+        * network.cache_products
+        / parts
+        / (gpu.fp16 * assumptions.COMPUTE_SHARE),
     )
+    return matrices + attention + fixed_seconds(network, place, rows)
+
+
+def products(network: Network, place: GpuGroup) -> tuple[float, float]:
+    """Return the seconds that a row's products take: those of all rows, and those with experts."""
+    speed = flops(place.gpu, network.weights) * place.tensor
+    return (
+        (network.products - network.chosen_products) / (speed * assumptions.COMPUTE_SHARE),
+        network.chosen_products / (speed * assumptions.EXPERT_COMPUTE_SHARE),
+    )
+
+
+def fixed_seconds(network: Network, place: GpuGroup, rows: float) -> float:
+    """Return the seconds of a pass that weights and caches have no part in."""
     joined = 2 * place.all_reduce(rows * network.hidden * SIXTEEN_BITS)
-    return matrices + attention + network.layers * (assumptions.LAYER_SECONDS + joined)
+    return (
+        network.layers * (assumptions.LAYER_SECONDS + joined)
+        + network.expert_layers * assumptions.EXPERTS_SECONDS
+        + network.latent_layers * assumptions.LATENT_SECONDS
+    )

@@ -1,8 +1,8 @@
 """Expected tokens/s with and without drafts, and the load from which drafts do not pay.
 
-tokens/s of a user = E[tokens of a round] / (T_verify + T_draft), with the seconds of ``network`` and
-``expected_tokens``. With more users in a pass, verifying 1 + depth rows for each becomes compute-bound,
-and speculation gains less. Estimates.
+tokens/s of a user = E[tokens of a round] / (T_verify + T_draft), with the seconds of ``network``. With
+more users in a pass, verifying 1 + depth rows for each becomes compute-bound, and speculation gains
+less. Estimates.
 """
 
 from __future__ import annotations
@@ -12,14 +12,15 @@ from dataclasses import dataclass
 from app.deploy.drafters import Drafter
 from app.deploy.estimate import assumptions
 from app.deploy.estimate.layout import Layout
-from app.deploy.estimate.network import GpuGroup, Network, seconds
-from app.deploy.formats import flops
-from engine.stats import expected_tokens
+from app.deploy.estimate.network import GpuGroup, Network, products, seconds
+from app.deploy.formats import SIXTEEN_BITS
 
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """One copy of a target and its drafter, on its GPUs."""
+    """One copy of a target and its drafter, on its GPUs. ``fades``: what the acceptance is multiplied
+    with at each position. ``measured``: how many times as long as estimated a step takes;
+    ``first_token``: a prompt, which others' prompts hold up."""
 
     network: Network
     drafter: Drafter
@@ -29,20 +30,34 @@ class Setup:
     acceptance: float
     context: int
     kv_width: float
+    fades: float = 1.0
+    measured: float = 1.0
+    first_token: float = 1.0
+
+    def tokens(self, depth: int) -> float:
+        """Return the expected tokens of a round: 1 + a + a (a f) + a (a f) (a f^2) + ..."""
+        tokens, reached, accepted = 1.0, 1.0, self.acceptance
+        for _ in range(depth):
+            reached *= accepted
+            tokens += reached
+            accepted *= self.fades
+        return tokens
 
     def round_seconds(self, users: int, depth: int) -> float:
         """Return the seconds of a round with ``depth`` drafted tokens a user; 0 is plain decoding."""
         batch = -(-users // self.layout.pipeline)  # the other stages work on other users meanwhile
         hops = (self.layout.pipeline - 1) * assumptions.SLOW_ALL_REDUCE_SECONDS
-        return self._pass(self.network, self.place, batch * (1 + depth), batch) + (
-            hops + self._draft_seconds(batch, depth) if depth else hops
-        )
+        host = assumptions.ROW_SECONDS * batch * (1 + depth)
+        verify = self._pass(self.network, self.place, batch * (1 + depth), batch)
+        draft = self._draft_seconds(batch, depth) if depth else 0.0
+        return (verify + draft + hops + host) * self.measured
 
     def prompt_seconds(self, tokens: float) -> float:
-        """Return the seconds that prompt tokens add to a step: FLOP only, as weights are read anyway."""
-        gpu = self.place.gpu
-        speed = flops(gpu, self.network.weights) * assumptions.COMPUTE_SHARE * self.place.tensor
-        return tokens * self.network.products / speed
+        """Return the seconds that prompt tokens add to a step: products and what the links carry, as
+        weights are read anyway."""
+        network, place = self.network, self.place
+        links = 2 * network.layers * place.moving(tokens * network.hidden * SIXTEEN_BITS)
+        return (tokens * sum(products(network, place)) + links) * self.measured
 
     def _draft_seconds(self, users: int, depth: int) -> float:
         network = self.drafter.network
@@ -57,8 +72,7 @@ class Setup:
 
     def tokens_a_second(self, users: int, depth: int) -> float:
         """Return tokens/s of all ``users`` of the copy."""
-        tokens = expected_tokens(self.acceptance, depth)
-        return users * tokens / self.round_seconds(users, depth)
+        return users * self.tokens(depth) / self.round_seconds(users, depth)
 
     def gain(self, users: int, depth: int) -> float:
         """Return the speed-up over plain decoding."""
@@ -137,7 +151,7 @@ def estimate(setup: Setup, users: int, most: int) -> Estimate:
         drafted_user=drafted / here,
         plain_all=plain / here * users,
         drafted_all=drafted / here * users,
-        tokens_a_round=expected_tokens(setup.acceptance, setup.depth),
+        tokens_a_round=setup.tokens(setup.depth),
         plain_step=setup.round_seconds(here, 0),
         drafted_round=setup.round_seconds(here, setup.depth),
         best_depth=setup.best_depth(here),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,14 +10,26 @@ from typing import Any
 
 import yaml
 
-from app.deploy.methods import SGLANG, VLLM
+from app.deploy.estimate.network import of_model
+from app.deploy.formats import FORMATS
+from app.deploy.gpus import CDNA4
+from app.deploy.methods import ENGINE_TABLE, SGLANG, TRTLLM, VLLM
+from app.deploy.model import STAND_IN
 from app.deploy.plan import Plan
+from app.deploy.tables import filled, table
 
 PORT = 8000
 LOOPBACK, ANYWHERE = "127.0.0.1", "0.0.0.0"
 """Servers listen on loopback; in a container on all addresses, with its port published on loopback."""
 
 HUB_CACHE = "$HOME/.cache/huggingface"
+INSIDE = {"HF_HOME": "/hub"}
+"""The same in a container, away from any home: Dynamo's images have a user of their own."""
+
+
+HERE = 'here="$(cd "$(dirname "$0")" && pwd)"'
+TIKTOKEN = "tiktoken"
+"""Folder of the two encodings that gpt-oss' harmony format needs in NVIDIA's container."""
 
 Options = list[tuple[str, ...]]
 """An option with its values each; written one a line."""
@@ -24,6 +37,20 @@ Options = list[tuple[str, ...]]
 
 class Shell(str):
     """Words that the shell expands: they are not quoted."""
+
+
+KEY: Options = [(Shell('${API_KEY:+--api-key "$API_KEY"}'),)]
+"""SGLang's option to demand a key, which it reads from nowhere else. vLLM reads a variable, which other
+accounts of the machine do not see."""
+
+VLLM_KEY = "VLLM_API_KEY"
+"""Empty, it demands none (vllm/entrypoints/serve/middleware/register.py)."""
+
+ARCTIC = "arctic-inference==0.1.1"
+"""What vLLM's suffix decoding needs beside it (vllm/config/speculative.py)."""
+
+INSTALL = f"python3 -m pip install {ARCTIC} || uv pip install --python python3 {ARCTIC} && exec"
+"""vLLM's image has pip, Dynamo's has uv."""
 
 
 def command(words: Options, environment: Mapping[str, str] | None = None, indent: str = "") -> str:
@@ -39,44 +66,69 @@ def quoted(word: str) -> str:
     return str(word) if isinstance(word, Shell) else shlex.quote(word)
 
 
+ENDS = (
+    "trap exit TERM HUP",
+    "trap 'trap - INT; kill -INT $$; exit 130' INT",
+    "trap 'kill $(jobs -pr) 2>/dev/null || true; wait' EXIT",
+)
+
+
+def together(*started: str) -> list[str]:
+    """Return lines that start commands in the background, wait for them, and end them with the script.
+    Each must be a child of the script itself: a signal to a subshell would not reach what it runs. It is
+    not sent to the process group, which the script shares with its caller. After Ctrl+C the script ends
+    by that signal, so that a calling shell stops too; the first process of a container can only exit."""
+    return [*ENDS, *started, "wait"]
+
+
 def script(*parts: str, says: Sequence[str] = ()) -> str:
     """Return a script that stops at the first error; ``says`` are its comments."""
     head = ["#!/usr/bin/env bash", *(f"# {line}" for line in says), "set -euo pipefail"]
     return "\n".join([*head, *parts]) + "\n"
 
 
+class _Dumper(yaml.SafeDumper):
+    """Writes out what occurs twice."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
 def as_yaml(value: Any) -> str:
     """Return YAML in the order of the keys."""
-    return yaml.safe_dump(value, sort_keys=False, width=1000, allow_unicode=True)
+    return str(yaml.dump(value, Dumper=_Dumper, sort_keys=False, width=1000, allow_unicode=True))
 
 
 @dataclass(frozen=True, slots=True)
 class Rendered:
     """``start``: the script that starts everything; ``container``: the same in Docker; ``files``: texts
-    by file name, which both read or a cluster gets."""
+    by file name, which both read or a cluster gets; ``around``: scripts for before and after."""
 
     start: str
     container: str
     files: Mapping[str, str]
+    around: Mapping[str, str]
 
     @property
     def folder(self) -> dict[str, str]:
-        return {"start.sh": self.start, "docker.sh": self.container, **self.files}
+        return {"start.sh": self.start, "docker.sh": self.container, **self.files, **self.around}
 
 
 def one_server(
     plan: Plan,
-    checked: str,
     image: str,
     words: Options,
     inside: Options,
     environment: Mapping[str, str] | None = None,
+    files: Mapping[str, str] | None = None,
 ) -> Rendered:
     """Return a server's command ``words``, and the command ``inside`` the container of ``image``."""
-    comments, variables = says(plan, checked), {**devices(plan), **(environment or {})}
-    start = script(*ranks(plan), command(words, variables), says=comments)
+    comments, variables = says(plan), {**devices(plan), **(environment or {})}
+    before = [*ranks(plan), *listens(plan)]
+    start = script(*before, command(words, variables), says=comments)
     container = docker(plan, image, inside, environment=variables)
-    return Rendered(start, script(*ranks(plan), container, says=comments), {})
+    ended = script(HERE, *before, container, says=comments)
+    return Rendered(start, ended, files or {}, around(plan))
 
 
 def docker(
@@ -86,48 +138,132 @@ def docker(
     *,
     environment: Mapping[str, str] | None = None,
     mounts: Sequence[str] = (),
+    passes: Sequence[str] = (),
+    on_host: bool = False,
 ) -> str:
-    """Return a docker command for ``words`` with GPUs, the hub's cache, and a local model's folder."""
+    """Return a docker command for ``words`` with GPUs, the hub's cache, and a local model's folder.
+    ``mounts`` may name the script's folder as ``$here``. ``passes``: variables that are passed on if they
+    are set. ``on_host``: the container is on the host's network."""
     local = [name for name in (plan.target.name, plan.draft) if name and name.startswith("/")]
+    gpus = _AMD_DEVICES if plan.request.gpus.kind.is_amd else ("--gpus", "all")
     run: Options = [
-        ("docker", "run", "--rm", "--gpus", "all", "--ipc=host"),
+        ("docker", "run", "--rm", "--name", container_name(plan), *gpus, "--ipc=host"),
+        ("--ulimit", "memlock=-1", "--ulimit", "stack=67108864"),
         ("-p", f"{LOOPBACK}:{PORT}:{PORT}"),
-        ("-v", Shell(f'"{HUB_CACHE}:/root/.cache/huggingface"')),
+        ("-v", Shell(f'"{HUB_CACHE}:{INSIDE["HF_HOME"]}"')),
         *(("-v", f"{path}:{path}:ro") for path in local),
         *(("-v", Shell(mount)) for mount in mounts),
-        ("-e", "HF_TOKEN"),
-        *(("-e", f"{name}={value}") for name, value in (environment or {}).items()),
+        tuple(word for name in ("HF_TOKEN", *passes, *_key(plan)) for word in ("-e", name)),
+        *(("-e", f"{name}={value}") for name, value in {**INSIDE, **(environment or {})}.items()),
     ]
-    if plan.nodes > 1:  # ranks find each other on the host's network
-        run[1] = ("--network", "host")
+    if on_host or plan.nodes > 1:  # ranks find each other on the host's network
+        run[2] = ("--network", "host")
+    elif behind_balancer(plan):
+        run[2] = ("-p", Shell(f'"$HOST:{PORT}:{PORT}"'))
+    if plan.nodes > 1:
+        run.append((Shell("$([ ! -e /dev/infiniband ] || echo --device /dev/infiniband)"),))
+        run.append(("-e", "NCCL_SOCKET_IFNAME", "-e", "NCCL_IB_HCA"))
     if plan.started_by_rank:
         run.append(("-e", "NODE_RANK", "-e", "HEAD_ADDRESS"))
     entry, *rest = words[0]
     return command([*run, ("--entrypoint", entry, image, *rest), *words[1:]])
 
 
-def says(plan: Plan, checked: str) -> list[str]:
+_AMD_DEVICES = ("--device", "/dev/kfd", "--device", "/dev/dri", "--group-add", "video")
+_AMD_IMAGES = {VLLM: "vllm/vllm-openai-rocm:v{}", SGLANG: "lmsysorg/sglang:v{}-rocm720-mi3{}x"}
+"""AMD's images, by the pattern of the tags in SemiAnalysisAI/InferenceX at 843c6254."""
+
+
+def image_of(plan: Plan) -> str:
+    """Return the image of the engine that computes."""
+    engine, gpu = ENGINE_TABLE[plan.request.computes], plan.request.gpus.kind
+    if gpu.is_amd:
+        series = 5 if gpu.architecture == CDNA4 else 0
+        return _AMD_IMAGES[plan.request.computes].format(engine.version, series)
+    return engine.image
+
+
+def container_name(plan: Plan) -> str:
+    """Return the name of the container, which is valid for Kubernetes too."""
+    name = plan.target.id.rsplit("/", 1)[-1].lower()
+    return "".join(letter if letter.isalnum() else "-" for letter in name).strip("-")[:50]
+
+
+def behind_balancer(plan: Plan) -> bool:
+    """Return whether the script is run on several nodes, with a load balancer before them."""
+    return plan.starts > 1 and plan.request.engine in (VLLM, SGLANG, TRTLLM)
+
+
+def takes_key(plan: Plan) -> bool:
+    return plan.request.engine in (VLLM, SGLANG)
+
+
+def _key(plan: Plan) -> tuple[str, ...]:
+    """Return the variable that a server behind a load balancer reads its key from, if it reads one."""
+    return (VLLM_KEY,) if behind_balancer(plan) and plan.request.engine == VLLM else ()
+
+
+def listens(plan: Plan) -> list[str]:
+    """Return lines that require a key to listen beyond this machine, if a load balancer needs that."""
+    if not behind_balancer(plan):
+        return []
+    lines = [f'export HOST="${{HOST:-{LOOPBACK}}}"']
+    if takes_key(plan):
+        lines += [
+            'export API_KEY="${API_KEY:-}"',
+            f'[ "$HOST" = {LOOPBACK} ] || : "${{API_KEY:?set a key that clients send, or leave HOST}}"',
+            *(f'export {name}="$API_KEY"' for name in _key(plan)),
+        ]
+    return lines
+
+
+def host(plan: Plan) -> Options:
+    """Return where a server listens, and the key that it demands."""
+    if not behind_balancer(plan):
+        return [("--host", LOOPBACK, "--port", str(PORT))]
+    where: Options = [("--host", Shell('"$HOST"'), "--port", str(PORT))]
+    return [*where, *KEY] if plan.request.engine == SGLANG else where
+
+
+def inside_host(plan: Plan) -> Options:
+    """Return where a server in a container listens: on the host's network as outside of one."""
+    if plan.nodes > 1:
+        return host(plan)
+    key = KEY if behind_balancer(plan) and plan.request.engine == SGLANG else []
+    return [("--host", ANYWHERE, "--port", str(PORT)), *key]
+
+
+def says(plan: Plan) -> list[str]:
     """Return the comments at the head of every script."""
     times = plan.starts
     lines = [
         f"{plan.target.id} on {plan.layout.gpus}x{plan.request.gpus.kind.name}: {plan.method.title}.",
-        f"Options checked against {checked}.",
+        f"Options checked against {checked(plan)}.",
     ]
+    if needs_arctic(plan):
+        lines.append(f"Needs {ARCTIC} beside vLLM (pip install), which containers install first.")
     if plan.started_by_rank:
         lines.append(
-            f"On each of the {plan.nodes} nodes: NODE_RANK=0 (1, ...) HEAD_ADDRESS=first.node ./start.sh"
+            f"On each of the {plan.nodes} nodes: NODE_RANK=0 (1, ...) HEAD_ADDRESS=first.node ./this.sh"
         )
     elif plan.nodes > 1:
-        lines.append(f"Once, where MPI reaches all {plan.nodes} nodes: mpirun starts the ranks.")
-    if times > 1:
-        where = "group of nodes" if plan.nodes > 1 else "node"
-        lines.append(f"Start it on {times} {where}s and put a load balancer before them.")
-        key = ", and add --api-key" if plan.request.engine in (VLLM, SGLANG) else ""
         lines.append(
-            f"Where {LOOPBACK} stands, write the address that the load balancer asks{key}: nobody else "
-            "should reach it."
+            f"Once, on a machine where MPI reaches all {plan.nodes} nodes: mpirun starts the ranks."
+        )
+    if behind_balancer(plan):
+        where = "group of nodes" if plan.nodes > 1 else "node"
+        key = "API_KEY=... " if takes_key(plan) else ""
+        lines.append(
+            f"Run it on {times} {where}s as {key}HOST=ADDRESS ./this.sh, with an address that only a "
+            "load balancer reaches, and put that in front."
         )
     return lines
+
+
+def checked(plan: Plan) -> str:
+    """Return the versions that the options are for."""
+    engine, computes = ENGINE_TABLE[plan.request.engine], ENGINE_TABLE[plan.request.computes]
+    return engine.checked if engine is computes else f"{engine.checked} with {computes.checked}"
 
 
 def ranks(plan: Plan) -> list[str]:
@@ -144,7 +280,8 @@ def devices(plan: Plan) -> dict[str, str]:
     used = here * plan.layout.copy
     if plan.nodes > 1 or used >= min(plan.request.gpus.count, plan.request.gpus.kind.node):
         return {}
-    return {"CUDA_VISIBLE_DEVICES": ",".join(map(str, range(used)))}
+    name = "HIP_VISIBLE_DEVICES" if plan.request.gpus.kind.is_amd else "CUDA_VISIBLE_DEVICES"
+    return {name: ",".join(map(str, range(used)))}
 
 
 def each_copy(plan: Plan, words: Options, environment: Mapping[str, str] | None = None) -> str:
@@ -159,3 +296,59 @@ def each_copy(plan: Plan, words: Options, environment: Mapping[str, str] | None 
     own = Shell('"$copy"' if width == 1 else several)
     line = command(words, {"CUDA_VISIBLE_DEVICES": own, **(environment or {})}, "    ")
     return f"for copy in {' '.join(map(str, range(here)))}; do\n    {line} &\ndone"
+
+
+def around(plan: Plan) -> dict[str, str]:
+    """Return the scripts for before and after: download, a test call, and the end."""
+    names = [name for name in (plan.target.name, plan.draft) if name]
+    fetched = [name for name in names if not name.startswith(("/", STAND_IN))]
+    message = {"role": "user", "content": "Write a function that reverses a list."}
+    said = {"model": plan.target.name, "messages": [message], "max_tokens": 128}
+    values = {"said": quoted(json.dumps(said)), "app": container_name(plan)}
+    parts = {name: text.rstrip("\n") for name, text in filled(table("scripts"), values).items()}
+    download = [f"hf download {quoted(name)}" for name in fetched]
+    if needs_tiktoken(plan):
+        download.append(parts["tiktoken"])
+    forget = [f"# rm -r {HUB_CACHE}/hub/models--{name.replace('/', '--')}" for name in fetched]
+    size = f"About {download_bytes(plan) / 1e9:,.0f} GB, into {HUB_CACHE}."
+    if not download:
+        size = f"Nothing to download: {' and '.join(names)} should be on this machine."
+        download = [f"echo {quoted(size)}"]
+    return {
+        "download.sh": script(*download, says=[size]),
+        "test.sh": script(
+            parts["test"], says=["One reply, then what the server counted of drafts."]
+        ),
+        "stop.sh": script(
+            parts["stop"], *forget, says=["Ends docker.sh; end start.sh with Ctrl+C."]
+        ),
+    }
+
+
+def needs_arctic(plan: Plan) -> bool:
+    """Return whether the method needs a package that vLLM's and Dynamo's images lack."""
+    return plan.request.computes == VLLM and plan.request.method == "suffix"
+
+
+def installing(words: Options) -> Options:
+    """Return a container's command that installs that package before it runs ``words``."""
+    return [("bash", "-c", f'{INSTALL} "$@"', "start"), *words]
+
+
+def download_bytes(plan: Plan) -> float:
+    """Return the bytes that are downloaded: the weights as published, with MTP layers and before the
+    engine converts them, and a drafter; none of a folder."""
+    checkpoint, network = plan.target, plan.setup.drafter.network
+    if plan.quantised_online:
+        checkpoint = plan.request.target
+    layers = checkpoint.next_token_weights * FORMATS[checkpoint.format].width
+    sizes = {
+        checkpoint.name: of_model(checkpoint).total_weights + layers,
+        plan.draft: network.total_weights if network else 0.0,
+    }
+    return sum(size for name, size in sizes.items() if name and not name.startswith("/"))
+
+
+def needs_tiktoken(plan: Plan) -> bool:
+    """Return whether the model's format reads encodings that NVIDIA's container has to be given."""
+    return plan.request.computes == TRTLLM and plan.target.model_type == "gpt_oss"

@@ -2,9 +2,10 @@
 
 Options checked against NVIDIA/TensorRT-LLM at 00209af1 (tensorrt_llm/commands/serve.py) and 04c8822c
 (docs/source/features/speculative-decoding.md), the fields of the YAML against its API reference 1.4.0rc1
-(Eagle3DecodingConfig and the others). DraftTarget without overlap scheduler and reuse of cached prompts
-is NVIDIA's own example (dgx-spark-playbooks at 2022e2b2, nvidia/speculative-decoding). The server has no
-copies of its own: each is a server, at the next port.
+(Eagle3DecodingConfig and the others). DraftTarget without overlap scheduler, EAGLE-3 and DraftTarget
+without reuse of cached prompts, and no autotuner on DGX Spark are NVIDIA's own examples
+(dgx-spark-playbooks at 2022e2b2, nvidia/speculative-decoding). The server has no copies of its own: each
+is a server, at the next port.
 """
 
 from __future__ import annotations
@@ -14,74 +15,97 @@ from typing import Any
 
 from app.deploy.estimate.assumptions import BATCHED_TOKENS, MEMORY_SHARE
 from app.deploy.formats import FP8
+from app.deploy.methods import ENGINE_TABLE, TRTLLM
 from app.deploy.plan import Plan
 from app.deploy.render.rendered import (
     ANYWHERE,
+    HERE,
     LOOPBACK,
     PORT,
+    TIKTOKEN,
     Options,
     Rendered,
     Shell,
+    around,
     as_yaml,
+    behind_balancer,
     command,
     docker,
     each_copy,
+    image_of,
+    listens,
+    needs_tiktoken,
     says,
     script,
+    together,
 )
 
-CHECKED = "TensorRT-LLM 1.3 and 1.4.0rc1"
-IMAGE = "nvcr.io/nvidia/tensorrt-llm/release:1.3.0rc12"
 CONFIG = "extra-llm-api-config.yml"
 
-DECODING_TYPES = {
-    "ngram": "NGram",
-    "suffix": "SA",
-    "draft_model": "DraftTarget",
-    "eagle3": "Eagle3",
-    "mtp": "MTP",
-    "dflash": "DFlash",
-}
-"""``speculative_config.decoding_type`` of each method."""
 
 WITHOUT_OVERLAP = ("ngram", "draft_model")
 """Methods whose examples in the documentation turn the overlap scheduler off."""
 
 
+WITHOUT_REUSE = ("draft_model", "eagle3")
+"""Methods whose examples turn the reuse of cached prompts off."""
+
+
 def render(plan: Plan) -> Rendered:
     """Return the server's command with its YAML, plain and in NVIDIA's image."""
-    comments = says(plan, CHECKED)
-    copies = plan.copies_per_start
+    comments, copies, config = says(plan), plan.copies_per_start, Shell(f'"$here/{CONFIG}"')
+    where = Shell('"$HOST"') if behind_balancer(plan) else LOOPBACK
+    environment = {"TIKTOKEN_ENCODINGS_BASE": Shell(f'"$here/{TIKTOKEN}"')}
+    known = environment if needs_tiktoken(plan) else {}
     if copies > 1:
         port = Shell(f"$(({PORT} + copy))")
-        start = script(each_copy(plan, _serve(plan, CONFIG, LOOPBACK, port)), "wait", says=comments)
-        comments = [*comments, f"One of the {copies} copies; give each its own --gpus and port."]
+        words = _serve(plan, config, where, port)
+        parts = together(each_copy(plan, words, known))
+        comments = [
+            *comments,
+            f"The {copies} replicas listen at ports {PORT} to {PORT + copies - 1}.",
+        ]
     else:
-        start = script(command(_serve(plan, CONFIG, LOOPBACK)), says=comments)
+        parts = [command(_serve(plan, config, where), known)]
+    start = script(HERE, *listens(plan), *parts, says=comments)
+    if copies > 1:
+        comments = [
+            *comments[:-1],
+            f"One of the {copies} replicas; give each its own --gpus, name and port.",
+        ]
+    encodings = [f'"$here/{TIKTOKEN}:/plan/{TIKTOKEN}:ro"'] if known else []
     inside = docker(
         plan,
-        IMAGE,
-        _serve(plan, f"/plan/{CONFIG}", ANYWHERE),
-        mounts=[f'"$PWD/{CONFIG}:/plan/{CONFIG}:ro"'],
+        image_of(plan),
+        _serve(plan, f"/plan/{CONFIG}", where if plan.nodes > 1 else ANYWHERE),
+        environment={"TIKTOKEN_ENCODINGS_BASE": f"/plan/{TIKTOKEN}"} if known else {},
+        mounts=[f'"$here/{CONFIG}:/plan/{CONFIG}:ro"', *encodings],
     )
-    return Rendered(start, script(inside, says=comments), {CONFIG: as_yaml(extra_config(plan))})
+    container = script(HERE, *listens(plan), inside, says=comments)
+    return Rendered(start, container, {CONFIG: as_yaml(extra_config(plan))}, around(plan))
 
 
 def extra_config(plan: Plan) -> dict[str, Any]:
     """Return the YAML for what the command has no options for."""
     config: dict[str, Any] = {}
+    if plan.layout.expert > 1:
+        config["moe_expert_parallel_size"] = plan.layout.expert
+    if plan.layout.attention > 1:
+        config["enable_attention_dp"] = True
+    if plan.request.gpus.kind.name == "GB10":
+        config["enable_autotuner"] = False
     if plan.request.method in WITHOUT_OVERLAP:
         config["disable_overlap_scheduler"] = True
     speculation = speculative_config(plan)
     if speculation is not None:
         config["speculative_config"] = speculation
     cache: dict[str, Any] = {"free_gpu_memory_fraction": free_share(plan)}
-    if plan.request.method == "draft_model":
+    if plan.request.method in WITHOUT_REUSE:
         cache["enable_block_reuse"] = False
     if plan.request.kv_cache_dtype == FP8:
         cache["dtype"] = FP8
     config["kv_cache_config"] = cache
-    config["cuda_graph_config"] = {"enable_padding": True, "max_batch_size": plan.sequences}
+    config["cuda_graph_config"] = {"enable_padding": True, "max_batch_size": plan.memory.users}
     return config
 
 
@@ -90,7 +114,7 @@ def speculative_config(plan: Plan) -> dict[str, Any] | None:
     if not plan.drafts:
         return None
     config: dict[str, Any] = {
-        "decoding_type": DECODING_TYPES[plan.request.method],
+        "decoding_type": ENGINE_TABLE[TRTLLM].methods[plan.request.method],
         "max_draft_len": plan.depth,
     }
     if plan.draft is not None:
@@ -117,9 +141,10 @@ def engine_yaml(plan: Plan) -> dict[str, Any]:
         "backend": "pytorch",
         "tensor_parallel_size": plan.layout.tensor,
         "pipeline_parallel_size": plan.layout.pipeline,
-        "max_batch_size": plan.sequences,
+        "max_batch_size": plan.memory.users,
         "max_num_tokens": BATCHED_TOKENS,
         "max_seq_len": plan.request.context,
+        **({"trust_remote_code": True} if plan.target.own_tokenizer else {}),
         **extra_config(plan),
     }
 
@@ -137,9 +162,11 @@ def _serve(plan: Plan, config: str, host: str, port: str = str(PORT)) -> Options
     options: Options = [start, ("--backend", "pytorch"), ("--tp_size", str(plan.layout.tensor))]
     if plan.layout.pipeline > 1:
         options.append(("--pp_size", str(plan.layout.pipeline)))
+    if plan.target.own_tokenizer:
+        options.append(("--trust_remote_code",))
     return [
         *options,
-        ("--max_batch_size", str(plan.sequences)),
+        ("--max_batch_size", str(plan.memory.users)),
         ("--max_num_tokens", str(BATCHED_TOKENS)),
         ("--max_seq_len", str(plan.request.context)),
         ("--extra_llm_api_options", config),

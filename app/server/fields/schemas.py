@@ -7,7 +7,7 @@ temperature 0, and no limit on the reply's length but the context.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from typing import Annotated, Any, Literal, TypeVar, get_type_hints
 
@@ -25,6 +25,7 @@ from app.server.fields.structured import (
 from app.server.fields.thinking import ThinkingBody
 from app.server.fields.tools import ToolCallBody, ToolsBody
 from engine.request import MAX_BIASES, MAX_STOPS, MAX_TOP_LOGPROBS
+from engine.values import shown
 from engine.values.sampling import Sampling
 
 MAX_MESSAGES = 4096
@@ -41,7 +42,7 @@ def _stops(value: Any) -> Any:
     if isinstance(value, str):
         return [value]
     if isinstance(value, list) and len(value) > MAX_STOPS:
-        raise ValueError(f"must hold {MAX_STOPS} strings at most")
+        raise ValueError(f"must have at most {MAX_STOPS} strings")
     if value is None or isinstance(value, list):
         return value
     raise ValueError("must be a string or a list of strings")
@@ -52,16 +53,16 @@ def _parts(value: Any) -> Any:
         return [{"type": "text", "text": value}]
     if isinstance(value, list):
         return value
-    raise ValueError("must be a string or a list of text parts")
+    raise ValueError("must be a string or a list of parts")
 
 
-def _prompts(value: Any) -> Any:
+def prompts(value: Any) -> Any:
     """Return prompts as a list; a single one is a string or a list of token ids."""
     if isinstance(value, str):
         return [value]
     if isinstance(value, list) and value:
         if len(value) > MAX_IDS:
-            raise ValueError(f"must have {MAX_IDS} entries at most")
+            raise ValueError(f"must have at most {MAX_IDS} entries")
         if _all(value, int):
             return [value]
         if _all(value, str) or all(isinstance(ids, list) and _all(ids, int) for ids in value):
@@ -93,16 +94,31 @@ _SAMPLING: Mapping[str, Any] = {
 _SamplingBody = create_model("_SamplingBody", __base__=Body, **_SAMPLING)
 
 
-class TextPart(Body):
+class ImageAddress(Body):
+    """Where an image is. ``detail`` is ignored: models decide how they scale it."""
+
+    url: str
+
+
+class ContentPart(Body):
+    """A part of a message: text, or an image, whose address the API of responses has without a field."""
+
     type: str
     text: str | None = None
+    image_url: str | ImageAddress | None = None
 
 
 Content = Annotated[
-    list[TextPart],
+    list[ContentPart],
     Field(max_length=MAX_MESSAGES),
-    BeforeValidator(_parts, json_schema_input_type=str | list[TextPart]),
+    BeforeValidator(_parts, json_schema_input_type=str | list[ContentPart]),
 ]
+
+
+class UnloadBody(Body):
+    """What to unload: the loaded model, also without a name."""
+
+    model: str | None = None
 
 
 class PredictionBody(Body):
@@ -172,6 +188,7 @@ class ChatBody(GenerationBody, ToolsBody, ThinkingBody):
     logprobs: bool | None = None
     top_logprobs: Annotated[int, Field(ge=0, le=MAX_TOP_LOGPROBS)] | None = None
     return_events: bool | None = None
+    continue_final_message: bool | None = None
 
     @property
     def limit(self) -> int | None:
@@ -184,7 +201,11 @@ class ChatBody(GenerationBody, ToolsBody, ThinkingBody):
 
     def engine_names(self) -> dict[str, str]:
         limit = "max_tokens" if self.max_completion_tokens is None else "max_completion_tokens"
-        names = {"max_tokens": limit, "template_values": "chat_template_kwargs"}
+        names = {
+            "max_tokens": limit,
+            "template_values": "chat_template_kwargs",
+            "prefill": "continue_final_message",
+        }
         return {**super().engine_names(), **names}
 
 
@@ -192,7 +213,7 @@ class CompletionBody(GenerationBody):
     prompt: Annotated[
         list[str | list[int]],
         BeforeValidator(
-            _prompts, json_schema_input_type=str | list[str] | list[int] | list[list[int]]
+            prompts, json_schema_input_type=str | list[str] | list[int] | list[list[int]]
         ),
     ]
     logprobs: Annotated[int, Field(ge=0, le=MAX_TOP_LOGPROBS)] | None = None
@@ -209,11 +230,14 @@ class CompletionBody(GenerationBody):
 _LARGEST_PARSED_AGAIN = 2**20
 """Bytes of a body that is parsed again to name a wrong field exactly, at most."""
 
+_MOST_VARIANTS = 10
+"""Errors that are looked at for the one that says most."""
 _WORDS = {
     "extra_forbidden": "there is no such field",
     "dict_type": "it must be an object",
     "model_type": "it must be an object",
 }
+_SHORTER = {"greater than or equal to": "at least", "less than or equal to": "at most"}
 _SHOULD = re.compile(r"^(\w+ should|must) ")
 
 Parsed = TypeVar("Parsed", bound=BaseModel)
@@ -248,25 +272,43 @@ def _having(kind: type[Parsed], names: tuple[str, ...]) -> type[Parsed]:
 
 
 def _explained(error: ValidationError, source: bytes | dict[str, Any]) -> ApiError:
-    first = error.errors(include_url=False)[0]
+    errors = error.errors(include_url=False)
+    first = errors[0]
     if first["type"] == "json_invalid":
-        return ApiError(400, f"The body cannot be read: {first['msg']}.", code="invalid_json")
-    location = first["loc"]
+        why = f"not valid JSON{first['msg'].removeprefix('Invalid JSON')}"
+        if "recursion limit" in why:
+            why = "nested too deeply: it may have at most 200 lists and objects within each other"
+        return ApiError(400, f"The body is {why}.", code="invalid_json")
+    found, location = [first], first["loc"]
     if len(source) <= _LARGEST_PARSED_AGAIN:
         body = from_json(source) if isinstance(source, bytes) else source
-        location = _fields(location, body, missing=first["type"] == "missing")
+        found, location = _innermost(errors, body)
+        first = found[0]
     param = _path(location)
     if not param:
         return ApiError(400, "The body must be a JSON object.", code="invalid_json")
     if first["type"] == "missing":
         return missing(param)
-    wrong = first["input"]
-    # Cut first: the value may be as long as a body.
-    written = repr(wrong[:61] if isinstance(wrong, str | list) else wrong)
-    shown = written if len(written) <= 60 else f"{written[:60]}…"
-    return ApiError(
-        400, f"{param} is {shown}; {in_words(first)}.", code="invalid_value", param=param
-    )
+    given = "null" if first["input"] is None else shown(first["input"])
+    first_words, *others = dict.fromkeys(map(in_words, found))
+    words = " or ".join([first_words, *(each.removeprefix("it must ") for each in others)])
+    message = f"{param} is {given}; {words}."
+    return ApiError(400, message, code="invalid_value", param=param)
+
+
+def _innermost(
+    errors: Sequence[ErrorDetails], body: Any
+) -> tuple[list[ErrorDetails], tuple[int | str, ...]]:
+    """Return the errors of the first field, or of a field within it: a union has an error for each of its
+    variants, of which the one that went on deepest was meant."""
+    found, deepest = [errors[0]], _fields(errors[0], body)
+    for each in errors[1:_MOST_VARIANTS]:
+        field = _fields(each, body)
+        if field == deepest:
+            found.append(each)
+        elif len(field) > len(deepest) and field[: len(deepest)] == deepest:
+            found, deepest = [each], field
+    return found, deepest
 
 
 def in_words(wrong: ErrorDetails) -> str:
@@ -274,14 +316,17 @@ def in_words(wrong: ErrorDetails) -> str:
     if wrong["type"] in _WORDS:
         return _WORDS[wrong["type"]]
     message = _SHOULD.sub("it must ", wrong["msg"].removeprefix("Value error, "))
+    for long, short in _SHORTER.items():
+        message = message.replace(long, short)
     return message.partition(" after validation")[0]
 
 
-def _fields(location: tuple[int | str, ...], body: Any, *, missing: bool) -> tuple[int | str, ...]:
-    """Return ``location`` without the steps that Pydantic adds for the variants of a union.
+def _fields(error: ErrorDetails, body: Any) -> tuple[int | str, ...]:
+    """Return an error's location without the steps that Pydantic adds for the variants of a union.
 
-    ``missing``: its last step is a field that is not in ``body``.
+    The last step of a missing field is not in ``body``.
     """
+    location, missing = error["loc"], error["type"] == "missing"
     steps: list[int | str] = []
     for at, step in enumerate(location):
         try:

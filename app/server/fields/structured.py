@@ -82,7 +82,7 @@ def grammar_of(
     if format is not None and format.type != "text":
         raise InvalidRequest(
             "structured_outputs",
-            "structured_outputs and response_format both say what the reply must be; leave one out.",
+            "structured_outputs and response_format exclude each other; leave one out.",
         )
     return _of_outputs(outputs)
 
@@ -103,8 +103,8 @@ def check_closed(schema: Any, field: str) -> None:
     if leaves_names_open(schema):
         raise InvalidRequest(
             field,
-            f"{field} is strict, and a part of it admits objects with further names, of which one could "
-            'come twice. Give each part a type, each array "items" and each object '
+            f"{field} is strict, but a part of its schema allows further names, so that one "
+            'could appear twice. Give each part a type, each array "items" and each object '
             '"additionalProperties": false and no patternProperties, or leave strict out.',
         )
 

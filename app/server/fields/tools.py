@@ -1,28 +1,20 @@
-"""Tools in OpenAI's form: those that a body offers, and the calls in a reply."""
+"""Tools in OpenAI's form: those that a body offers, and calls that a client sends back."""
 
 from __future__ import annotations
 
 import json
-import secrets
-import string
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Discriminator, Tag
 
 from app.server.fields.structured import Body, check_closed
 from engine.errors import InvalidRequest
-from engine.request import Request
-from engine.tool_calls.reading import Arguments, CallReader, CallStart, Content, Part
-from engine.tool_calls.styles import CallStyle
-from engine.values.tools import NO_PARAMETERS, Calling, Tool, ToolCall, ToolChoice, json_object
+from engine.tool_calls.in_reply import call_of
+from engine.values.tools import NO_PARAMETERS, Calling, Tool, ToolCall, ToolChoice
 
 MAX_TOOLS = 128
 """Tools of a request, at most, as in OpenAI's API."""
-_ID = string.ascii_letters + string.digits
-_ID_LENGTH = 9
-"""Some templates (Mistral's) take only ids of this length."""
 
 
 class FunctionBody(Body):
@@ -125,13 +117,15 @@ def tools_of(body: ToolsBody) -> dict[str, Any]:
     if not tools:
         if choice == "required" or isinstance(choice, NamedToolBody):
             raise InvalidRequest(
-                "tool_choice", "tool_choice asks for a call, but there are no tools. Send tools."
+                "tool_choice", "tool_choice requires a call, but there are no tools. Send tools."
             )
         return {}
     if choice == "none":
         return {}
     if len(tools) > MAX_TOOLS:
-        raise InvalidRequest("tools", f"tools are {len(tools)}; {MAX_TOOLS} are the most.")
+        raise InvalidRequest(
+            "tools", f"tools has {len(tools)} entries; at most {MAX_TOOLS} are allowed."
+        )
     return {
         "tools": tuple(_tool(each.function, at) for at, each in enumerate(tools)),
         "tool_choice": ToolChoice(
@@ -149,14 +143,6 @@ def calls_of(calls: Sequence[ToolCallBody] | None) -> tuple[ToolCall, ...]:
     )
 
 
-def call_of(id: str, name: str, arguments: str | None) -> ToolCall:
-    """Return a call that a client sends back. Arguments that are no JSON object stay as they are: they
-    are ours, cut by ``max_tokens``."""
-    text = arguments or "{}"
-    parsed = json_object(text)
-    return ToolCall(id, name, text if parsed is None else json.dumps(parsed, ensure_ascii=False))
-
-
 def called_tool(id: str, names: Mapping[str, str], field: str, instead: str = "") -> str:
     """Return the name of the tool that call ``id`` called. ``names``: by ids of calls.
 
@@ -166,63 +152,10 @@ def called_tool(id: str, names: Mapping[str, str], field: str, instead: str = ""
     if id not in names:
         raise InvalidRequest(
             field,
-            f"{field} is {id[:80]!r}, which no call of this conversation has. Send the call before what "
-            f"it returned{instead}.",
+            f"{field} is {id[:80]!r}, which no earlier call has. Send the call before its "
+            f"result{instead}.",
         )
     return names[id]
-
-
-def _new_id() -> str:
-    return "".join(secrets.choice(_ID) for _ in range(_ID_LENGTH))
-
-
-@dataclass(slots=True)
-class WrittenCall:
-    """A call in a reply, perhaps incomplete."""
-
-    name: str
-    arguments: str = ""
-    id: str = field(default_factory=_new_id)
-
-    @property
-    def object(self) -> dict[str, Any] | None:
-        """The arguments; None if they are incomplete."""
-        return json_object(self.arguments)
-
-
-class CallsInReply:
-    """A reply's text split into content and calls."""
-
-    def __init__(self, style: CallStyle, request: Request) -> None:
-        choice = request.tool_choice
-        self._reader = CallReader(
-            style,
-            required=choice.must,
-            structured=request.grammar is not None,
-            tools=[tool.name for tool in request.tools],
-            parallel=choice.parallel,
-            schemas={tool.name: tool.schema for tool in request.tools},
-        )
-        self.content = ""
-        self.calls: list[WrittenCall] = []
-
-    def add(self, text: str, *, last: bool) -> list[Part]:
-        """Add the next ``text``; return the parts that are certain now. ``last``: no more text comes."""
-        parts = [*self._reader.read(text), *(self._reader.end() if last else ())]
-        for part in parts:
-            match part:
-                case Content(text):
-                    self.content += text
-                case CallStart(_, name):
-                    self.calls.append(WrittenCall(name))
-                case Arguments(index, text):
-                    self.calls[index].arguments += text
-        return parts
-
-    @property
-    def made(self) -> tuple[ToolCall, ...]:
-        """The calls as a client would send them back."""
-        return tuple(call_of(call.id, call.name, call.arguments) for call in self.calls)
 
 
 def _allowed(tools: Sequence[ToolBody], allowed: AllowedBody) -> list[ToolBody]:
@@ -231,7 +164,8 @@ def _allowed(tools: Sequence[ToolBody], allowed: AllowedBody) -> list[ToolBody]:
         if name not in offered:
             raise InvalidRequest(
                 "tool_choice",
-                f"tool_choice allows {name!r}, which is not among the tools: {', '.join(offered)}.",
+                f"tool_choice allows {name!r}, which is not one of the tools: "
+                f"{', '.join(offered)}.",
             )
     return [tool for tool in tools if tool.function.name in names]
 

@@ -25,9 +25,9 @@ def is_absent(value: Any) -> bool:
     return value in (None, "", [])
 
 
-_FUNCTIONS = "functions in this form, which OpenAI replaced by tools"
-_TEMPLATE = "another chat template than the model's own"
-_GRAMMAR = "grammars in this field; structured_outputs takes them"
+_FUNCTIONS = "functions (OpenAI replaced them by tools)"
+_TEMPLATE = "other chat templates"
+_GRAMMAR = "grammars in this field; use structured_outputs"
 
 REFUSED: Refused = {
     "functions": (_FUNCTIONS, is_nothing),
@@ -40,15 +40,15 @@ REFUSED: Refused = {
     "guided_grammar": (_GRAMMAR, is_absent),
     "modalities": ("output other than text", lambda value: value in (None, [], ["text"])),
     "audio": ("audio", is_nothing),
-    "echo": ("repeating the prompt in the reply", is_nothing),
-    "suffix": ("text behind the completion", is_nothing),
+    "echo": ("echoing the prompt", is_nothing),
+    "suffix": ("text after the completion", is_nothing),
     "chat_template": (_TEMPLATE, is_nothing),
-    "speculative": ("drafting in this field; speculation takes it", is_nothing),
+    "speculative": ("drafting options in this field; use speculation", is_nothing),
     "best_of": ("choosing the best of several replies", lambda value: value in (None, 1)),
 }
 """Refused by all APIs."""
 
-_NO_TOOLS = "tools here; /v1/chat/completions, /v1/responses and /api/chat do"
+_NO_TOOLS = "tools here; use /v1/chat/completions, /v1/responses or /api/chat"
 NO_TOOLS: Refused = {
     "tools": (_NO_TOOLS, is_nothing),
     "tool_choice": (_NO_TOOLS, lambda value: value in (None, "none", "auto")),
@@ -56,10 +56,10 @@ NO_TOOLS: Refused = {
 """Refused in completions, which call no tools."""
 REFUSED_IN_COMPLETIONS: Refused = {
     **REFUSED,
-    "chat_template_kwargs": ("chat templates here; /v1/chat/completions does", is_nothing),
+    "chat_template_kwargs": ("chat templates here; use /v1/chat/completions", is_nothing),
     **NO_TOOLS,
     "response_format": (
-        "response_format here; structured_outputs takes schemas",
+        "response_format here; use structured_outputs",
         lambda value: value in (None, {"type": "text"}),
     ),
 }
@@ -72,10 +72,10 @@ def refuse(body: BaseModel, refused: Refused) -> None:
             raise unsupported(field, what)
 
 
-def unsupported(param: str, what: str) -> ApiError:
+def unsupported(param: str, what: str, remedy: str = "Leave the field out.") -> ApiError:
     return ApiError(
         400,
-        f"{param}: this version of Foretoken does not support {what}. Leave the field out.",
+        f"{param}: Foretoken does not support {what}. {remedy}",
         code="unsupported_value",
         param=param,
     )

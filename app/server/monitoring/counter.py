@@ -149,31 +149,31 @@ class Counter:
         for ticket in tuple(self.tickets):
             ticket.end()
 
-    @property
-    def _parallel(self) -> int:
-        loaded = self.engine.loaded
-        return 1 if loaded is None else loaded.capabilities.parallel
-
-    async def admit(self, requests: Sequence[Request], model: str = "") -> Ticket:
-        """Submit all of ``requests`` or none; metrics count them for ``model``.
+    async def admit(
+        self, requests: Sequence[Request], model: str = "", engine: Engine | None = None
+    ) -> Ticket:
+        """Submit all of ``requests`` or none; metrics count them for ``model``, which ``engine`` has.
 
         Raises ApiError if too many replies wait, and the engine's errors. With nothing running or
         waiting, any number is taken.
         """
         if self.ended:
             raise closing()
+        engine = engine or self.engine
+        loaded = engine.loaded
+        parallel = 1 if loaded is None else loaded.capabilities.parallel
         count, present = len(requests), sum(ticket.open for ticket in self.tickets)
-        too_many = present + count - self._parallel - MAX_WAITING
+        too_many = present + count - parallel - MAX_WAITING
         if present and too_many > 0:
             retry = self.pace.until(min(too_many, present))
             if too_many < count:
                 raise asks_too_many(count, count - too_many, retry)
-            raise queue_full(present - self._parallel, retry=retry)
+            raise queue_full(present - parallel, retry=retry)
         ticket, entry = Ticket(self, count), current.get()
 
         def submit() -> None:
             for request in requests:
-                generation = self.engine.generate(request)
+                generation = engine.generate(request)
                 self.meter.watch(generation, model)
                 self.pace.watch(generation)
                 if entry is not None:

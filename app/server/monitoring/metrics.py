@@ -83,9 +83,17 @@ def speculative_decoding(answer: Answer) -> dict[str, Any] | None:
         return None
     if answer.reply.text and (not statistics.rounds or answer.reply.tokens is None):
         return counted_drafting(statistics)
+    return {
+        **summed_drafting(statistics, answer.depth),
+        **(per_step(answer) if answer.keeps_rounds else {}),
+    }
+
+
+def summed_drafting(statistics: Statistics, depth: int) -> dict[str, Any]:
+    """Return vLLM's object of a reply with rounds, which drafted up to ``depth`` tokens each."""
     # Rounds that accepted at least 0, 1, 2 ... drafted tokens; differences give "exactly".
     at_least = (statistics.rounds, *statistics.accepted_at)
-    at_least += (0,) * (answer.depth + 2 - len(at_least))
+    at_least += (0,) * (depth + 2 - len(at_least))
     return {
         "mean_acceptance_length": statistics.mean_acceptance_length or 1.0,
         "draft_acceptance_rate": statistics.acceptance_rate or 0.0,
@@ -94,8 +102,7 @@ def speculative_decoding(answer: Answer) -> dict[str, Any] | None:
         "num_accepted_draft_tokens": statistics.accepted,
         "num_draft_tokens": statistics.drafted,
         "num_spec_steps": statistics.rounds,
-        "num_spec_tokens": answer.depth,
-        **(per_step(answer) if answer.keeps_rounds else {}),
+        "num_spec_tokens": depth,
     }
 
 

@@ -48,31 +48,33 @@ class Meter:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self.running = self._gauge("num_requests_running", "Replies that are being written.")
-        self.waiting = self._gauge("num_requests_waiting", "Replies that wait for their turn.")
-        self.prompt_tokens = self._counter("prompt_tokens", "Tokens of prompts.")
-        self.generation_tokens = self._counter("generation_tokens", "Tokens of replies.")
-        self.success = self._counter("request_success", "Replies that ended.", "finished_reason")
-        self.drafts = self._counter("spec_decode_num_drafts", "Rounds that drafted.")
+        self.running = self._gauge("num_requests_running", "Running replies.")
+        self.waiting = self._gauge("num_requests_waiting", "Waiting replies.")
+        self.prompt_tokens = self._counter("prompt_tokens", "Prompt tokens.")
+        self.generation_tokens = self._counter("generation_tokens", "Generated tokens.")
+        self.success = self._counter("request_success", "Finished replies.", "finished_reason")
+        self.drafts = self._counter("spec_decode_num_drafts", "Rounds with a draft.")
         self.drafted = self._counter("spec_decode_num_draft_tokens", "Tokens drafted.")
-        self.accepted = self._counter("spec_decode_num_accepted_tokens", "Drafted tokens accepted.")
+        self.accepted = self._counter("spec_decode_num_accepted_tokens", "Accepted draft tokens.")
         self.accepted_at = self._counter(
             "spec_decode_num_accepted_tokens_per_pos",
-            "Drafted tokens accepted, by their position in the draft.",
+            "Accepted draft tokens by position in the draft.",
             "position",
         )
         self.first = self._histogram(
             "time_to_first_token_seconds",
-            "From the request's arrival on, queueing included.",
+            "Time from the request's arrival to its first token, with queueing.",
             _TTFT,
         )
         self.per_token = self._histogram(
             "request_time_per_output_token_seconds",
-            "A reply's time behind its first tokens, for each token that came then.",
+            "Time per token after the first ones.",
             _PER_TOKEN,
         )
         self.whole = self._histogram(
-            "e2e_request_latency_seconds", "From the request's arrival to its last token.", _WHOLE
+            "e2e_request_latency_seconds",
+            "Time from the request's arrival to its last token.",
+            _WHOLE,
         )
 
     def watch(self, generation: Generation, model: str) -> None:
@@ -155,7 +157,8 @@ class _Watch:
         self._later = max(completed - 1, 0)
         if counted.shared:
             return
-        meter.drafts.labels(*self._labels).inc(counted.rounds or 0)
+        if counted.rounds is not None:  # no series is better than a zero that means are divided by
+            meter.drafts.labels(*self._labels).inc(counted.rounds)
         meter.drafted.labels(*self._labels).inc(counted.drafted or 0)
         meter.accepted.labels(*self._labels).inc(counted.accepted or 0)
         for position, count in enumerate(counted.accepted_at):

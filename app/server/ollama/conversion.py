@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from typing import Any
 
-from app.server.errors import ApiError
+from app.server.fields.images import file_in
 from app.server.fields.schemas import ChatBody, CompletionBody, checked
 from app.server.fields.tools import called_tool
+from app.server.fields.unsupported import unsupported
 from app.server.ollama.schemas import (
     OllamaBody,
     OllamaCall,
@@ -19,7 +18,8 @@ from app.server.ollama.schemas import (
     OllamaMessage,
     OllamaOptions,
 )
-from engine.errors import InvalidRequest
+from app.server.text.schemas import InfillBody
+from engine.tool_calls.schemas import close
 
 Json = dict[str, Any]
 
@@ -34,7 +34,7 @@ _NAMES = {
     "structured_outputs.json": "format",
 }
 """Ollama's fields, by OpenAI's."""
-_FIELD = re.compile(r"structured_outputs\.json|\w+")
+_NAMES_IN_TEXT = {"messages": "prompt", "input_prefix": "prompt", "input_suffix": "suffix"}
 
 
 def chat_of(body: OllamaChatBody) -> ChatBody:
@@ -44,39 +44,33 @@ def chat_of(body: OllamaChatBody) -> ChatBody:
     return checked(ChatBody, {**_fields(body), "messages": messages, "tools": tools})
 
 
-def text_of(body: OllamaGenerateBody) -> ChatBody | CompletionBody:
-    """Return a chat of one message, or, with ``raw``, a completion."""
+def text_of(body: OllamaGenerateBody) -> ChatBody | CompletionBody | InfillBody:
+    """Return a chat of one message; with ``suffix``, an infill; with ``raw``, a completion."""
+    fields = _fields(body)
+    if body.images and (body.raw or body.suffix):
+        raise unsupported("images", "images in a raw prompt or an infill; /api/chat does")
+    if body.suffix:
+        around = {"input_prefix": body.prompt, "input_suffix": body.suffix}
+        return checked(InfillBody, {**fields, **around})
     if body.raw:
-        fields = _fields(body)
         if fields.pop("logprobs", False):
             fields["logprobs"] = fields.pop("top_logprobs")
         return checked(CompletionBody, {**fields, "prompt": body.prompt})
     system = [{"role": "system", "content": body.system}] if body.system else []
-    messages = [*system, {"role": "user", "content": body.prompt}]
-    return checked(ChatBody, {**_fields(body), "messages": messages})
+    messages = [*system, {"role": "user", "content": _content(body.prompt, body.images, "images")}]
+    return checked(ChatBody, {**fields, "messages": messages})
 
 
-@contextmanager
-def named_as_here(body: OllamaBody) -> Iterator[None]:
-    """Let messages of errors begin with Ollama's name of the field, which its clients see nowhere
-    else."""
-    names = _NAMES if isinstance(body, OllamaChatBody) else _NAMES | {"messages": "prompt"}
-
-    def renamed(message: str) -> str:
-        return _FIELD.sub(lambda field: names.get(field[0], field[0]), message, count=1)
-
-    try:
-        yield
-    except InvalidRequest as error:
-        error.args = (renamed(str(error)),)
-        raise
-    except ApiError as error:
-        error.message = renamed(error.message)
-        raise
+def names_in(body: OllamaBody) -> dict[str, str]:
+    """Return Ollama's names of fields, by OpenAI's."""
+    return _NAMES if isinstance(body, OllamaChatBody) else _NAMES | _NAMES_IN_TEXT
 
 
 def untagged(model: str | None) -> str | None:
-    return None if model is None else model.removesuffix(TAG)
+    """Return a name without the tag that clients append, and without Hugging Face's address."""
+    if model is None:
+        return None
+    return model.removesuffix(TAG).removeprefix("huggingface.co/").removeprefix("hf.co/")
 
 
 def _messages(messages: Sequence[OllamaMessage]) -> Iterator[Json]:
@@ -89,20 +83,14 @@ def _messages(messages: Sequence[OllamaMessage]) -> Iterator[Json]:
     named: dict[str, str] = {}  # called tools, by the client's ids
     made = 0
     for at, message in enumerate(messages):
-        if message.images:
-            raise ApiError(
-                400,
-                f"messages[{at}].images: images are not supported.",
-                code="unsupported_value",
-                param=f"messages[{at}].images",
-            )
         calls = [_call(call, made + place) for place, call in enumerate(message.tool_calls or ())]
         made += len(calls)
         open_calls += calls
         named |= {call.id: call.function.name for call in message.tool_calls or () if call.id}
         if message.tool_call_id is not None and named:
             called_tool(message.tool_call_id, named, f"messages[{at}].tool_call_id")
-        converted: Json = {"role": message.role, "content": message.content or ""}
+        content = _content(message.content or "", message.images, f"messages[{at}].images")
+        converted: Json = {"role": message.role, "content": content}
         if message.thinking:
             converted["reasoning_content"] = message.thinking
         if calls:
@@ -110,6 +98,16 @@ def _messages(messages: Sequence[OllamaMessage]) -> Iterator[Json]:
         if message.role == "tool":
             converted |= _answered(message, open_calls)
         yield converted
+
+
+def _content(text: str, images: Sequence[str] | None, path: str) -> str | list[Json]:
+    """Return the content of a message with ``images`` before its text. Raises ApiError."""
+    if not images:
+        return text
+    for at, image in enumerate(images):
+        file_in(image, f"{path}[{at}]")
+    parts = [{"type": "image_url", "image_url": f"data:image/any;base64,{one}"} for one in images]
+    return [*parts, *([{"type": "text", "text": text}] if text else ())]
 
 
 def _call(call: OllamaCall, number: int) -> Json:
@@ -140,6 +138,7 @@ def _fields(body: OllamaBody) -> Json:
     fields["max_tokens"] = -1 if limit in _NO_LIMIT else limit
     fields["model"] = untagged(body.model)
     if body.format not in (None, ""):
+        close(body.format)
         json_object = body.format == "json"
         outputs = {"json_object": True} if json_object else {"json": body.format}
         fields["structured_outputs"] = outputs

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from importlib.metadata import version
-from time import perf_counter_ns
+from time import perf_counter_ns, time
 from typing import Any
 
 from anyio import to_thread
@@ -19,25 +19,31 @@ from starlette.responses import Response
 
 from app.server.answer import Answer
 from app.server.dialects import chat_logprobs
-from app.server.errors import READING, translate
+from app.server.errors import READING, missing, translate
+from app.server.fields.renaming import renamed
 from app.server.fields.schemas import ChatBody
 from app.server.fields.unsupported import unsupported
 from app.server.models import ModelDescription
 from app.server.monitoring.counter import Ticket
-from app.server.ollama.conversion import chat_of, named_as_here, text_of, untagged
+from app.server.ollama.conversion import chat_of, names_in, text_of, untagged
+from app.server.ollama.pull import Pull, wanted
 from app.server.ollama.schemas import (
     REFUSED_IN_CHAT,
     REFUSED_IN_TEXT,
     OllamaBody,
     OllamaChatBody,
     OllamaGenerateBody,
+    OllamaPullBody,
     OllamaShowBody,
 )
 from app.server.requests import Service, chat_requests, completion_requests
+from app.server.text import infill
+from app.server.text.infill import Fim
+from app.server.text.schemas import InfillBody
 from app.server.transport.reading import read
 from app.server.transport.sending import JsonReply, Stream, encode, send_whole
 from engine.events import Emitted, Token
-from engine.loading.inventory import template_of
+from engine.loading.inventory import pooling_of, template_and_tokens
 from engine.thoughts import choices_of
 from engine.tool_calls.reading import Content, Thought
 from engine.values.sampling import Sampling
@@ -45,6 +51,11 @@ from engine.values.sampling import Sampling
 Json = dict[str, Any]
 
 DEFAULT = Sampling().temperature
+_OLLAMA = "0.12.11"
+"""The version of Ollama whose protocol this is. Programs refuse old ones."""
+_NEVER_S = 2**63 / 1e9
+"""Until what never ends, in seconds: Ollama's clients read a time, and without one show "Stopping"."""
+_START = "Start it with --load-on-demand."
 
 
 def add_routes(router: APIRouter, service: Service) -> None:
@@ -74,8 +85,19 @@ def add_routes(router: APIRouter, service: Service) -> None:
 
     @router.api_route("/api/ps", methods=READING)
     async def running() -> Response:
+        here = models.runtime.engine.resident
         every_model = await to_thread.run_sync(models.described)
-        return JsonReply({"models": [_entry(one) for one in every_model if one.loaded]})
+        loaded = [one for one in every_model if one.loaded]
+        entries = [
+            {
+                **_entry(one),
+                "expires_at": _time(time() + _NEVER_S if one.expires is None else one.expires),
+                "context_length": one.context,
+                "size_vram": one.bytes * (pair.device != "cpu"),
+            }
+            for one, pair in zip(loaded, here, strict=False)  # one may have gone meanwhile
+        ]
+        return JsonReply({"models": entries})
 
     @router.post("/api/show")
     async def show(http: HttpRequest) -> Response:
@@ -88,8 +110,7 @@ def add_routes(router: APIRouter, service: Service) -> None:
             "foretoken.context_length": model.context,
         }
         entry = _entry(model)
-        template = await to_thread.run_sync(template_of, model.place) if model.place else ""
-        thinks = ["thinking"] if choices_of(template) or "<think>" in template else []
+        template, abilities = await to_thread.run_sync(_template_and_abilities, model)
         return JsonReply(
             {
                 "modelfile": "",
@@ -97,14 +118,35 @@ def add_routes(router: APIRouter, service: Service) -> None:
                 "template": template,
                 "details": entry["details"],
                 "model_info": info,
-                "capabilities": ["completion", *(["tools"] if model.calls else []), *thinks],
+                "capabilities": abilities,
                 "modified_at": entry["modified_at"],
             }
         )
 
+    @router.post("/api/pull")
+    async def pull(http: HttpRequest) -> Response:
+        body = await read(http, OllamaPullBody, {})
+        name = untagged(body.model or body.name)
+        if not name:
+            raise missing("model")
+        if not models.may_unload:
+            raise unsupported("model", "downloads by requests here", _START)
+        runtime = models.runtime
+        work = Pull(runtime, await wanted(runtime, name))
+        if body.stream is not False:
+            lines = (_line(line) async for line in work.lines())
+            return Stream(lines, work.close, _error_line, media_type="application/x-ndjson")
+
+        async def last() -> Json:
+            async for line in work.lines():
+                done = line
+            return done
+
+        return await send_whole(http, last(), work.close)
+
     @router.api_route("/api/version", methods=READING)
     async def program_version() -> Response:
-        return JsonReply({"version": version("foretoken")})
+        return JsonReply({"version": _OLLAMA, "foretoken": version("foretoken")})
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,11 +222,13 @@ async def _answer(
     service: Service, http: HttpRequest, body: OllamaChatBody | OllamaGenerateBody, job: _Job
 ) -> Response:
     _check_unloads(service, body)
-    with named_as_here(body):
+    with renamed(names_in(body)):
         converted = chat_of(body) if isinstance(body, OllamaChatBody) else text_of(body)
         if isinstance(converted, ChatBody):
             convert = partial(chat_requests, answers_name_calls=False)  # its clients send no ids
             loaded, ticket = await service.admit(converted, convert)
+        elif isinstance(converted, InfillBody):
+            loaded, ticket = await infill.admit(service, converted)
         else:
             loaded, ticket = await service.admit(converted, completion_requests)
     model, ready = body.model or loaded.id, perf_counter_ns()
@@ -194,13 +238,15 @@ async def _answer(
         ticket.close()
         if body.unloads:
             service.models.unload_soon(loaded)
+        elif body.kept_s is not None and service.models.may_unload:
+            service.models.keep(loaded, body.kept_s)
 
     if body.stream is not False:
         lines = _lines(ticket, answer, job, model, ready, body.logprobs)
         return Stream(
             lines,
             close,
-            lambda failure: _line({"error": translate(failure).message}),
+            _error_line,
             media_type="application/x-ndjson",
         )
 
@@ -236,10 +282,7 @@ async def _lines(
 
 def _check_unloads(service: Service, body: OllamaBody) -> None:
     if body.unloads and not service.models.may_unload:
-        raise unsupported(
-            "keep_alive",
-            "unloading the model that people chose here: start it with --load-on-demand",
-        )
+        raise unsupported("keep_alive", "unloading a model that was loaded here by hand", _START)
 
 
 async def _only_load(service: Service, body: OllamaBody, job: _Job) -> Response:
@@ -250,6 +293,8 @@ async def _only_load(service: Service, body: OllamaBody, job: _Job) -> Response:
         return JsonReply(job.line(body.model or "", "", done=True, done_reason="unload"))
     async with service.models.using(untagged(body.model)) as loaded:
         model = body.model or loaded.id
+    if body.kept_s is not None and service.models.may_unload:
+        service.models.keep(loaded, body.kept_s)
     return JsonReply(job.line(model, "", done=True, done_reason="load"))
 
 
@@ -272,9 +317,28 @@ def _entry(one: ModelDescription) -> Json:
     }
 
 
+def _template_and_abilities(model: ModelDescription) -> tuple[str, list[str]]:
+    """Return a model's template, and what clients may ask of it. Reads its files."""
+    template, tokens = template_and_tokens(model.place) if model.place else ("", {})
+    if model.place and pooling_of(model.place):
+        return template, ["embedding"]
+    abilities = {
+        "completion": True,
+        "tools": model.calls,
+        "vision": model.sees,
+        "insert": Fim.of(tokens.get),
+        "thinking": choices_of(template) or "<think>" in template,
+    }
+    return template, [name for name, has in abilities.items() if has]
+
+
 def _size(parameters: int) -> str:
     """Return a size as Ollama writes it: 1.5B, 7.5M."""
     return f"{parameters / 1e9:.1f}B" if parameters >= 1e9 else f"{parameters / 1e6:.1f}M"
+
+
+def _error_line(failure: Exception) -> bytes:
+    return _line({"error": translate(failure).message})
 
 
 def _line(value: Json) -> bytes:

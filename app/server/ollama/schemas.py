@@ -5,16 +5,25 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from app.server.fields.schemas import MAX_CHOICES, MAX_MESSAGES, SpeculationBody
 from app.server.fields.structured import Body
 from app.server.fields.tools import ToolBody
 from app.server.fields.unsupported import NO_TOOLS, REFUSED, Refused, is_nothing
 from engine.request import MAX_TOP_LOGPROBS
+from engine.values.image import MAX_IMAGES
 
-_DURATION = Field(pattern=r"^[+-]?(0|((\d+\.?\d*|\.\d+)(ns|us|µs|ms|s|m|h))+)$", max_length=40)
+_GO = re.compile(r"[+-]?(0|((\d+\.?\d*|\.\d+)(ns|us|µs|ms|s|m|h))+)")
 """A duration as Go writes it: 5m, 1h30m, 0."""
+_SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+_PART = re.compile(r"([\d.]+)(ns|us|µs|ms|s|m|h)")
+
+
+def _duration(text: str) -> str:
+    if _GO.fullmatch(text) is None:
+        raise ValueError("must be a duration, such as 5m or 1h30m")
+    return text
 
 
 class OllamaOptions(Body):
@@ -47,7 +56,7 @@ class OllamaCall(Body):
 class OllamaMessage(Body):
     role: str
     content: str | None = None
-    images: list[Any] | None = None
+    images: Annotated[list[str], Field(max_length=MAX_IMAGES)] | None = None
     thinking: str | None = None
     tool_calls: Annotated[list[OllamaCall], Field(max_length=MAX_CHOICES)] | None = None
     tool_name: str | None = None
@@ -62,16 +71,27 @@ class OllamaBody(Body):
     format: Literal["json", ""] | dict[str, Any] | None = None
     options: OllamaOptions | None = None
     think: bool | Literal["low", "medium", "high", "max"] | None = None
-    keep_alive: float | Annotated[str, _DURATION] | None = None
+    keep_alive: float | Annotated[str, Field(max_length=40), AfterValidator(_duration)] | None = (
+        None
+    )
     logprobs: bool | None = None
     top_logprobs: Annotated[int, Field(ge=0, le=MAX_TOP_LOGPROBS)] | None = None
     speculation: SpeculationBody | None = None
 
     @property
+    def kept_s(self) -> float | None:
+        """The seconds for which the model stays in memory; below 0: always. None: as the server says."""
+        time = self.keep_alive
+        if not isinstance(time, str):
+            return time
+        parts = _PART.findall(time)
+        seconds = sum(float(number) * _SECONDS[unit] for number, unit in parts)
+        return -1.0 if time.startswith("-") and seconds else seconds
+
+    @property
     def unloads(self) -> bool:
         """True if the model is unloaded after this request."""
-        time = self.keep_alive
-        return not re.search("[1-9]", time) if isinstance(time, str) else time == 0
+        return self.kept_s == 0
 
 
 class OllamaChatBody(OllamaBody):
@@ -82,7 +102,15 @@ class OllamaChatBody(OllamaBody):
 class OllamaGenerateBody(OllamaBody):
     prompt: str = ""
     system: str | None = None
+    images: Annotated[list[str], Field(max_length=MAX_IMAGES)] | None = None
     raw: bool | None = None
+    suffix: str | None = None
+
+
+class OllamaPullBody(Body):
+    model: str | None = None
+    name: str | None = None
+    stream: bool | None = None
 
 
 class OllamaShowBody(Body):
@@ -92,15 +120,16 @@ class OllamaShowBody(Body):
 
 _REFUSED: Refused = {
     **REFUSED,
-    "images": ("images", is_nothing),
-    "template": ("templates other than the model's own", is_nothing),
-    "context": ("going on from tokens; send the conversation to /api/chat", is_nothing),
+    "template": ("other templates", is_nothing),
+    "context": ("context tokens; send the conversation to /api/chat", is_nothing),
 }
 REFUSED_IN_CHAT: Refused = {
     **_REFUSED,
     "tool_choice": (
-        "a choice of tools, which Ollama's protocol lacks; /v1/chat/completions does",
+        "tool_choice, which Ollama's protocol lacks; use /v1/chat/completions",
         lambda value: value in (None, "auto"),
     ),
 }
-REFUSED_IN_TEXT: Refused = {**_REFUSED, **NO_TOOLS}
+REFUSED_IN_TEXT: Refused = {
+    name: why for name, why in {**_REFUSED, **NO_TOOLS}.items() if name != "suffix"
+}

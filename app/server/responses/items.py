@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from app.server.fields.tools import call_of, called_tool
+from app.server.fields.tools import called_tool
 from app.server.requests import message_of, text_of
 from app.server.responses.schemas import (
     CallItem,
@@ -19,6 +19,7 @@ from app.server.responses.schemas import (
     ReferenceItem,
 )
 from engine.errors import InvalidRequest
+from engine.tool_calls.in_reply import call_of
 from engine.values.messages import Message
 
 Find = Callable[[str, str], dict[str, Any]]
@@ -51,7 +52,7 @@ def conversation_of(items: Sequence[Item], before: Sequence[Message] = ()) -> tu
             case MessageItem(role="tool"):
                 raise InvalidRequest(
                     f"{path}.role",
-                    f"{path}.role is 'tool'; here what a tool returned is an item of type "
+                    f"{path}.role is 'tool'; send a tool's result as an item of type "
                     "'function_call_output', with the call's call_id and its output.",
                 )
             case ReasoningItem():

@@ -10,13 +10,13 @@ from typing import Any
 
 from app.server.answer import Answer
 from app.server.dialects import chat_logprobs
-from app.server.fields.tools import WrittenCall
 from app.server.monitoring import metrics
 from app.server.responses.response_store import Json, ResponseStore, StoredResponse
 from app.server.responses.schemas import LOGPROBS, Item, ResponseBody
 from engine.api import Loaded
 from engine.events import FinishReason, Token
 from engine.request import Request
+from engine.tool_calls.in_reply import WrittenCall
 from engine.values.messages import Message
 
 

@@ -21,6 +21,9 @@ MOST_STORED = 1000
 MOST_CHARACTERS = 64 * 2**20
 """Characters of all stored conversations together, at most."""
 
+_IMAGE_TWICE = 7 / 3
+"""Characters of each byte of an image, which is stored in base64 too."""
+
 
 @dataclass(frozen=True, slots=True)
 class StoredResponse:
@@ -37,10 +40,13 @@ class StoredResponse:
     @property
     def characters(self) -> int:
         """Its approximate size."""
-        return sum(
-            len(message.content) + sum(len(call.arguments) for call in message.tool_calls)
+        size = sum(
+            len(message.content)
+            + sum(len(call.arguments) for call in message.tool_calls)
+            + sum(_IMAGE_TWICE * len(image.data) for image in message.images)
             for message in self.messages
         )
+        return int(size)
 
     def items(self) -> Iterator[Json]:
         """Yield the items of input and output."""
@@ -69,8 +75,8 @@ class ResponseStore:
         if name not in self._stored:
             raise ApiError(
                 404,
-                f"There is no response {name!r}. Responses are kept until Foretoken ends, the last "
-                f"{MOST_STORED} at most, and not those sent with store: false.",
+                f"There is no response {name!r}. Foretoken keeps the last {MOST_STORED} "
+                "responses while it runs, except those sent with store: false.",
                 code="response_not_found",
                 param=param,
             )
@@ -82,7 +88,7 @@ class ResponseStore:
         if name not in self._items:
             raise ApiError(
                 404,
-                f"{param}: there is no item {name!r} in a response that is kept. Send the item itself.",
+                f"{param}: no stored response has an item {name!r}. Send the item itself.",
                 code="item_not_found",
                 param=param,
             )
@@ -117,7 +123,7 @@ def page(items: Sequence[Json], query: Mapping[str, str]) -> Json:
     if wanted.after is not None:
         if wanted.after not in ids:
             raise InvalidRequest(
-                "after", f"after is {wanted.after[:80]!r}, which no item here has."
+                "after", f"after is {wanted.after[:80]!r}, which is not an item here."
             )
         first = ids.index(wanted.after) + 1
     last = first + wanted.limit

@@ -49,7 +49,7 @@ def add_routes(router: APIRouter, service: Service) -> None:
     @router.api_route("/v1/responses/{name}", methods=READING)
     async def retrieve(name: str, http: HttpRequest) -> Response:
         if http.query_params.get("stream", "false") != "false":
-            raise unsupported("stream", "telling a response again as a stream")
+            raise unsupported("stream", "streaming a stored response")
         return JsonReply(responses.get(name).response)
 
     @router.api_route("/v1/responses/{name}/input_items", methods=READING)
@@ -69,7 +69,7 @@ def _requests(
     if body.top_logprobs and LOGPROBS not in (body.include or ()):
         raise InvalidRequest(
             "top_logprobs",
-            f'top_logprobs needs include: ["{LOGPROBS}"]. Send it with that, or leave it out.',
+            f'top_logprobs needs include: ["{LOGPROBS}"]. Add it, or leave top_logprobs out.',
         )
     if body.instructions:
         conversation = (Message("system", body.instructions), *conversation)

@@ -110,8 +110,8 @@ def _typed(item: Any) -> Any:
         return {**item, "type": "item_reference" if referred else "message"}
     if kind not in _TYPES:
         raise ValueError(
-            f"must hold messages, reasoning, calls and what they returned; items of type {kind!r} are "
-            "not supported"
+            "must hold messages, reasoning, calls and their results; items of type "
+            f"{kind!r} are not supported"
         )
     return item
 
@@ -137,7 +137,7 @@ def _choice(value: Any) -> Any:
 def _known(value: Any) -> Any:
     for name in value if isinstance(value, list) else ():
         if name not in _INCLUDED:
-            raise ValueError(f"must hold names of what may be included: {', '.join(_INCLUDED)}")
+            raise ValueError(f"must be one of {', '.join(_INCLUDED)}")
     return value
 
 
@@ -237,9 +237,9 @@ def _in_chats(
 
 REFUSED_IN_RESPONSES: Refused = {
     **REFUSED,
-    "background": ("answering in the background", is_nothing),
-    "conversation": ("conversations other than by previous_response_id", is_nothing),
+    "background": ("background mode", is_nothing),
+    "conversation": ("conversations; use previous_response_id", is_nothing),
     "prompt": ("stored prompts", is_nothing),
-    "truncation": ("leaving out what is too long", lambda value: value in (None, "disabled")),
-    "n": ("several choices in a response", lambda value: value in (None, 1)),
+    "truncation": ("truncation", lambda value: value in (None, "disabled")),
+    "n": ("several choices", lambda value: value in (None, 1)),
 }

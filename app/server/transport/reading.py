@@ -34,16 +34,14 @@ async def read(http: HttpRequest, kind: type[Body], refused: Refused) -> Body:
     except TimeoutError:
         raise ApiError(
             408,
-            f"The body did not come within {BODY_S:g} seconds. Send the request again.",
+            f"The body did not arrive within {BODY_S:g} seconds. Send the request again.",
             code="request_timeout",
             hang_up=True,
         ) from None
     try:
         check_counts(raw, MOST_CONTAINERS, MOST_VALUES)
     except TooMany as error:
-        raise ApiError(
-            413, f"The body holds {error}. Send less at once.", code="too_large"
-        ) from None
+        raise ApiError(413, f"The body has {error}. Send less at once.", code="too_large") from None
     body = parse(kind, raw, refused)
     refuse(body, refused)
     return body

@@ -8,17 +8,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from app.ui import words
 from app.ui.controls.resolver import Pair, usable_default
 from app.ui.controls.settings import DRAFTING, Settings, decimal, kind_of, typed, whole
 from app.ui.controls.stored_settings import StoredSettings
 from app.ui.endpoints import endpoint
 from app.ui.rounds.speeds import Speeds
 from app.ui.rounds.view import View
-from app.ui.words import Words
 from app.ui.words import pair as pair_words
 from engine.api import Capabilities, OptionInfo
 from engine.request import PLAIN, Control
 from engine.values import MAX_DEPTH
+from engine.values.method_titles import method_title
 from engine.values.sampling import AcceptanceRule, Sampling
 
 SLIDERS: Mapping[str, View] = {
@@ -26,15 +27,15 @@ SLIDERS: Mapping[str, View] = {
         "min": 0,
         "max": 2,
         "step": 0.05,
-        "label": Words.TEMPERATURE,
-        "info": Words.TEMPERATURE_INFO,
+        "label": words.TEMPERATURE,
+        "info": words.TEMPERATURE_INFO,
     },
-    "top_p": {"min": 0.01, "max": 1, "step": 0.01, "label": Words.TOP_P},
-    "top_k": {"min": 0, "max": 200, "step": 1, "label": Words.TOP_K, "info": Words.TOP_K_INFO},
-    "min_p": {"min": 0, "max": 0.99, "step": 0.01, "label": Words.MIN_P},
-    "repetition_penalty": {"min": 0.5, "max": 2, "step": 0.05, "label": Words.REPETITION},
-    "presence_penalty": {"min": -2, "max": 2, "step": 0.1, "label": Words.PRESENCE},
-    "frequency_penalty": {"min": -2, "max": 2, "step": 0.1, "label": Words.FREQUENCY},
+    "top_p": {"min": 0.01, "max": 1, "step": 0.01, "label": words.TOP_P},
+    "top_k": {"min": 0, "max": 200, "step": 1, "label": words.TOP_K, "info": words.TOP_K_INFO},
+    "min_p": {"min": 0, "max": 0.99, "step": 0.01, "label": words.MIN_P},
+    "repetition_penalty": {"min": 0.5, "max": 2, "step": 0.05, "label": words.REPETITION},
+    "presence_penalty": {"min": -2, "max": 2, "step": 0.1, "label": words.PRESENCE},
+    "frequency_penalty": {"min": -2, "max": 2, "step": 0.1, "label": words.FREQUENCY},
 }
 """The fields of ``Sampling`` that are numbers on a scale, in their order."""
 SAMPLING = (*SLIDERS, "seed")
@@ -50,35 +51,29 @@ def _field(name: str, kind: str, **spec: Any) -> View:
 
 
 FIELDS: Mapping[str, tuple[View, ...]] = {
-    Words.SPECULATION: (
+    words.SPECULATION: (
+        _field("controller", "choice", label=words.CONTROLLER, info=words.CONTROLLER_INFO),
         _field(
-            "controller",
-            "choice",
-            label=Words.CONTROLLER,
-            info=Words.CONTROLLER_INFO,
-            choices=[str(control) for control in Control],
-        ),
-        _field(
-            "depth", "range", label=Words.DEPTH, info=Words.DEPTH_INFO, min=1, max=MAX_DEPTH, step=1
+            "depth", "range", label=words.DEPTH, info=words.DEPTH_INFO, min=1, max=MAX_DEPTH, step=1
         ),
         _field("options", "options"),
-        _field("acceptance", "choice", label=Words.ACCEPTANCE, info=Words.ACCEPTANCE_INFO),
+        _field("acceptance", "choice", label=words.ACCEPTANCE, info=words.ACCEPTANCE_INFO),
     ),
-    Words.SAMPLING: (
+    words.SAMPLING: (
         *(_field(name, "range", sampling=True, **spec) for name, spec in SLIDERS.items()),
-        _field("seed", "number", sampling=True, label=Words.SEED, info=Words.SEED_INFO),
+        _field("seed", "number", sampling=True, label=words.SEED, info=words.SEED_INFO),
     ),
-    Words.REPLY: (
-        _field("max_tokens", "number", label=Words.MAX_TOKENS, info=Words.MAX_TOKENS_INFO),
-        _field("thinking_budget", "number", label=Words.BUDGET, info=Words.BUDGET_INFO),
+    words.REPLY: (
+        _field("max_tokens", "number", label=words.MAX_TOKENS, info=words.MAX_TOKENS_INFO),
+        _field("thinking_budget", "number", label=words.BUDGET, info=words.BUDGET_INFO),
         {
-            **_field("stop", "text", label=Words.STOP, info=Words.STOP_INFO, lines=2),
+            **_field("stop", "text", label=words.STOP, info=words.STOP_INFO, lines=2),
             "id": "stop-strings",
         },
     ),
 }
 """The controls under Advanced, by headings."""
-SYSTEM = {**_field("system", "text", label=Words.SYSTEM, lines=3), "id": "system-prompt"}
+SYSTEM = {**_field("system", "text", label=words.SYSTEM, lines=3), "id": "system-prompt"}
 
 
 class PanelBackend:
@@ -99,10 +94,10 @@ class PanelBackend:
             "settings": resolved.settings.to_json(),
             "changes": list(resolved.changes),
             "news": list(news),
-            "method": pair_words.method(resolved.settings, _is_default(resolved.settings, pair)),
+            "method": pair_words.method(resolved.settings),
             "methods": self._methods(pair),
             "controllers": _controllers(pair.capabilities if pair else None),
-            "rules": _rules(pair.capabilities if pair else None),
+            "rules": rules_of(pair.capabilities if pair else None),
             "sampling": sorted(pair.capabilities.sampling) if pair else list(SAMPLING),
             "thinking": _thinking(pair),
             "thinking_budget": pair is not None and pair.capabilities.thinking_budget,
@@ -144,6 +139,7 @@ class PanelBackend:
         offered = [
             {
                 "name": each.name,
+                "title": method_title(each.name),
                 "about": each.about,
                 "why": None,
                 "default": each.name == default,
@@ -153,7 +149,13 @@ class PanelBackend:
             for each in pair.capabilities.proposers
         ]
         lacking = [
-            {"name": each.name, "about": each.about, "why": each.reason, "options": []}
+            {
+                "name": each.name,
+                "title": method_title(each.name),
+                "about": each.about,
+                "why": each.reason,
+                "options": [],
+            }
             for each in pair.capabilities.unavailable
         ]
         return [*offered, *lacking]
@@ -207,7 +209,7 @@ def _option(option: OptionInfo) -> View:
     }
 
 
-def _rules(capabilities: Capabilities | None) -> list[str]:
+def rules_of(capabilities: Capabilities | None) -> list[str]:
     """Return the acceptance rules that can be chosen."""
     own = tuple(AcceptanceRule) if capabilities is None else capabilities.rules
     return list(dict.fromkeys(map(str, (AcceptanceRule.AUTO, *own))))
@@ -217,20 +219,12 @@ def _thinking(pair: Pair | None) -> list[View]:
     """Return the choices of how much to think, the model's own first; none if it has no choice."""
     offered = () if pair is None else pair.capabilities.thinking
     choices = ("", *offered) if offered else ()
-    return [{"id": each, "label": Words.THINKING[each]} for each in choices]
+    return [{"id": each, "label": words.THINKING[each]} for each in choices]
 
 
 def _controllers(capabilities: Capabilities | None) -> list[str]:
     """Return the controllers that can be chosen."""
     return list(map(str, Control if capabilities is None else capabilities.controllers))
-
-
-def _is_default(settings: Settings, pair: Pair | None) -> bool:
-    """Return whether the settings draft as the pair does by default."""
-    if pair is None:
-        return True
-    default = Settings.drafting_as(usable_default(pair))
-    return all(getattr(settings, name) == getattr(default, name) for name in DRAFTING)
 
 
 def _presets(pair: Pair | None) -> list[View]:
@@ -243,12 +237,12 @@ def _presets(pair: Pair | None) -> list[View]:
     ways: tuple[tuple[str, str, str, View], ...] = (
         (
             "balanced",
-            Words.BALANCED,
+            words.BALANCED,
             pair_words.balanced(default.proposer),
             {**drafted, "temperature": default.temperature, "top_p": default.top_p},
         ),
-        ("fixed", Words.FIXED, pair_words.deterministic(default.proposer), drafted),
-        *((("exact", Words.EXACT, Words.EXACT_INFO, plain),) if has_plain else ()),
+        ("fixed", words.FIXED, pair_words.deterministic(default.proposer), drafted),
+        *((("exact", words.EXACT, words.EXACT_INFO, plain),) if has_plain else ()),
     )
     return [
         {

@@ -69,6 +69,9 @@ def resolve(asked: Settings, pair: Pair | None) -> Resolved:
     if settings.acceptance not in (AcceptanceRule.AUTO, *capabilities.rules):
         changes.append(pair_words.rule_unavailable(settings.acceptance))
         settings = replace(settings, acceptance=str(AcceptanceRule.AUTO))
+    if settings.acceptance == AcceptanceRule.GREEDY and settings.temperature:
+        changes.append(pair_words.GREEDY_WITH_TEMPERATURE)
+        settings = replace(settings, acceptance=str(AcceptanceRule.AUTO))
     # Nothing is said of these: a model without the choice has no switch either.
     if settings.thinking not in capabilities.thinking:
         settings = replace(settings, thinking="")

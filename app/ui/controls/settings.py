@@ -21,7 +21,7 @@ from engine.request import (
     Speculation,
     controller_named,
 )
-from engine.values import require
+from engine.values import noun, require, shown
 from engine.values.messages import Message
 from engine.values.sampling import Sampling, SamplingValues, rule_named
 
@@ -146,7 +146,7 @@ def decimal(name: str, value: Any) -> float:
     except (TypeError, ValueError, OverflowError):
         number = math.nan
     if not math.isfinite(number):
-        raise InvalidRequest(name, f"{name} is {value!r}; it must be a number.")
+        raise InvalidRequest(name, f"{name} is {shown(value)}; it must be a number.")
     return number
 
 
@@ -168,7 +168,7 @@ def _kept(name: str, value: Any) -> Any:
     kind = kind_of(name)
     made = _as(kind, value)
     if made is None:
-        raise InvalidRequest(name, f"{name} is {value!r}; it must be of type {kind.__name__}.")
+        raise InvalidRequest(name, f"{name} is {shown(value)}; it must be {noun(kind)}.")
     if name == "controller":
         controller_named(made)
     if name == "acceptance":
@@ -181,7 +181,7 @@ def _kept_options(value: Any) -> dict[str, Options]:
     """Return stored options without values that no option can have. Raises InvalidRequest."""
     if not isinstance(value, dict):
         raise InvalidRequest(
-            "options", f"options is {value!r}; it must hold those of each proposer."
+            "options", f"options is {shown(value)}; it must hold the options of each method."
         )
     made: dict[str, Options] = {}
     for proposer, own in value.items():

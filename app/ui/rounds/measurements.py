@@ -9,10 +9,10 @@ from typing import ClassVar, Protocol
 
 from app.runtime import Runtime
 from app.storage.store import Store
+from app.ui import words
 from app.ui.endpoints import endpoint
 from app.ui.rounds.feed import Feed, since
 from app.ui.rounds.view import View
-from app.ui.words import Words
 from engine.api import Loaded
 from engine.errors import ForetokenError, InvalidRequest, NotLoaded
 
@@ -46,7 +46,7 @@ class Measurements:
         while another one runs."""
         with self._lock:
             if self._running is not None:
-                raise InvalidRequest("measurement", Words.MEASURING)
+                raise InvalidRequest("measurement", words.MEASURING)
             number = next(self._numbers)
             self._running = measurement
             self._last[page] = number, measurement
@@ -86,8 +86,8 @@ class Measurements:
         except ForetokenError as error:
             told = str(error)
         except Exception as error:  # a thread's error would otherwise vanish, and the page wait
-            logger.exception("a measurement broke off")
-            told = Words.measuring_failed(error)
+            logger.exception("a measurement failed")
+            told = words.measuring_failed(error)
         with self._lock:  # whoever sees the end may start the next
             self._running = None
         if told is not None:
@@ -116,5 +116,5 @@ class MeasuringBackend:
     def _loaded(self) -> Loaded:
         loaded = self.runtime.engine.loaded
         if loaded is None:
-            raise NotLoaded(Words.NOT_LOADED)
+            raise NotLoaded(words.NOT_LOADED)
         return loaded

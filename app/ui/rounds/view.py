@@ -15,6 +15,8 @@ are short because one object goes out for every round.
     text       k: marks, s: text; from an engine that shows no rounds
     finished   reason, tail
     failed     message
+    calls      at, limit, calls: what became of the calls of tools, each time one changes
+    next       run, message: the reply to the results began
 
 A fate is ``a`` accepted, ``x`` accepted behind the end of the reply, ``r`` rejected, ``u`` unseen
 (behind a rejected one). Marks are the lengths and origins of the emitted tokens, ``a4 a3 c5``: ``a``
@@ -50,6 +52,7 @@ from engine.reply import ReplyState
 from engine.request import PREDICTED
 from engine.stats import Statistics
 from engine.thoughts import Thoughts
+from engine.values.method_titles import method_title
 
 View = dict[str, Any]
 
@@ -103,7 +106,7 @@ def show_round(event: Emitted, turn: Round) -> View:
         "g": turn.budget.depth,
         "c": [shorten(timing.draft_s), shorten(timing.verify_s), shorten(timing.total_s)],
         **({"l": top_tokens(event, turn)} if event.top_texts else {}),
-        **({"o": turn.proposer} if event.drafted else {}),
+        **({"o": method_title(turn.proposer)} if event.drafted else {}),
         **({"w": [decision.why, decision.depth]} if decision else {}),
         **({} if turn.tree.is_chain else {"b": turn.tree.parents}),
     }
@@ -240,8 +243,27 @@ def stored_totals(statistics: View) -> View:
     }
     decision = statistics.get("decision") or {}
     said = {"needed": decision.get("needed"), "expected": decision.get("expected")}
-    kept = {"predicted": statistics.get("predicted"), "full": bool(statistics.get("full"))}
+    kept = {name: statistics.get(name) for name in ("predicted", "turn")}
+    kept |= {"full": bool(statistics.get("full"))}
     return {**shown, **said, **kept}
+
+
+TURN = (
+    "rounds", "drafted", "accepted", "completion_tokens", "decode_s", "tokens_per_s", "speedup",
+    "acceptance_rate",
+)  # fmt: skip
+
+
+def turn_totals(statistics: Statistics) -> View:
+    """Return the figures of a turn of several replies, which called tools."""
+    return {name: getattr(statistics, name) for name in TURN}
+
+
+def statistics_of(stored: View) -> Statistics:
+    """Return a reply's statistics from its stored ``numbers``."""
+    known = {each.name for each in dataclasses.fields(Statistics)} - {"decision", "accepted_at"}
+    values = {name: value for name, value in stored.items() if name in known}
+    return Statistics(**values, accepted_at=tuple(stored.get("accepted_at") or ()))
 
 
 def status(reply: ReplyState) -> str:

@@ -40,6 +40,21 @@ def model_title(name: str) -> str:
     )
 
 
+def target_title(pair: str) -> str:
+    """Return the title of the target in the title or name of a pair."""
+    return model_title(pair.split(" + ", maxsplit=1)[0])
+
+
+def says_size(name: str) -> bool:
+    """Return whether a model's name says how many parameters it has."""
+    return any(map(_SIZE.fullmatch, re.split(r"[ /_-]", name.removesuffix(".gguf"))))
+
+
+def beside(target: str, draft: str) -> str:
+    """Return a draft's title in its target's row: "0.5B"."""
+    return title(f"{target} + {draft}").removeprefix(f"{model_title(target)} + ")
+
+
 def _without_shared(target: str, other: str) -> str:
     """Return ``other`` without the words that both begin with."""
     ours, theirs = target.split(" "), other.split(" ")

@@ -5,41 +5,45 @@ from __future__ import annotations
 from typing import Any
 
 from app.ui.words import count
-from app.ui.words.names import title
+from app.ui.words.names import beside, title
 from engine.request import PLAIN, SERVER
 from engine.stats import times
+from engine.values.method_titles import method_title
 
-UNKNOWN_METHOD = "What is loaded does not have it."
+UNKNOWN_METHOD = "It is not available for this model."
 NO_DRAFT = "no draft"
 _WITHOUT_MODEL = (PLAIN, "ngram")
 """Default proposers of a model beside which nothing is loaded that drafts."""
-_NAMED = {PLAIN: "plain decoding", SERVER: "the server's own drafting"}
-"""Of methods whose name says little within a sentence."""
 
 
 def deterministic(proposer: str) -> str:
-    return f"Temperature 0: the same question gives the same words; {drafted_by(proposer)}."
+    return f"Temperature 0: same question, same reply. {_drafting(proposer)}."
 
 
 def balanced(proposer: str) -> str:
-    return f"Temperature 0.7, top-p 0.95: Retry gives other words; {drafted_by(proposer)}."
+    return f"Temperature 0.7, top-p 0.95: Retry writes another reply. {_drafting(proposer)}."
 
 
-def method(settings: Any, default: bool) -> str:
+def _drafting(proposer: str) -> str:
+    return "Drafting off" if proposer == PLAIN else f"Drafting: {method_title(proposer)}"
+
+
+def method(settings: Any) -> str:
     """Return how the pair drafts, for the text behind its name."""
+    title = method_title(settings.proposer)
     if settings.proposer == PLAIN:
-        return "plain"
+        return "drafting off"
     if settings.proposer == SERVER:
-        return "as the server drafts"
+        return title
     if settings.controller == "off":
-        return f"{settings.proposer}, off"
+        return f"{title}, off"
     if settings.controller == "fixed":
-        return f"{settings.proposer}, depth {settings.depth}"
-    return "auto" if default else f"{settings.proposer}, auto"
+        return f"{title}, depth {settings.depth}"
+    return f"{title}, auto"
 
 
 def measured_speed(speedup: float, day: str) -> str:
-    return f"{times(speedup)} plain, measured on {day}"
+    return f"{times(speedup)} the speed without drafting, measured {day}"
 
 
 def own_speed(tokens_per_s: float, replies: int) -> str:
@@ -48,39 +52,37 @@ def own_speed(tokens_per_s: float, replies: int) -> str:
 
 
 def method_unavailable(asked: str, reason: str, used: str) -> str:
-    return f"{_first(asked)} cannot be used with this pair: {lower_first(reason)} {_instead(used)}"
+    return f"{method_title(asked)} is unavailable: {lower_first(reason)} {_instead(used)}"
 
 
 def method_of_pair(last: str, where: str, used: str, reason: str, *, measured: bool) -> str:
     """Say that the last choice, made with the pair ``where``, is not used. ``reason``: why it cannot be
     used; empty if it could."""
-    chosen = f"{_first(last)} was chosen last, with {title(where) or 'another pair'}"
     if reason:
-        return f"{chosen}; this one cannot use it: {lower_first(reason)} {_instead(used)}"
-    why = "was measured to be fastest with it" if measured else "is its default"
-    return f"{chosen}. This pair uses {_NAMED.get(used, used)}, which {why}."
+        return method_unavailable(last, reason, used)
+    why = "measured to be the fastest for this model" if measured else "the default for this model"
+    choice = "Drafting off" if last == PLAIN else method_title(last)
+    chosen = f"{choice} was chosen for {title(where) or 'another model'}"
+    return f"{chosen}. Now used: {method_title(used)}, {why}."
 
 
 def _instead(used: str) -> str:
-    return f"{_first(used)} is used instead."
+    return "Drafting is off." if used == PLAIN else f"{method_title(used)} is used instead."
 
 
-def _first(proposer: str) -> str:
-    """Return a proposer's name for the beginning of a sentence."""
-    named = _NAMED.get(proposer)
-    return proposer if named is None else named[0].upper() + named[1:]
+GREEDY_WITH_TEMPERATURE = "The acceptance rule greedy needs temperature 0; auto is used."
 
 
 def rule_unavailable(rule: str) -> str:
-    return f"The acceptance rule {rule} is not there with what is loaded: auto judges instead."
+    return f"The acceptance rule {rule} is not available for this model; auto is used."
 
 
 def controller_unavailable(controller: str, used: str) -> str:
-    return f"How far is drafted cannot be {controller} with what is loaded: it is {used}."
+    return f"The drafting mode {controller} is not available for this model; {used} is used."
 
 
 def sampling_unavailable(name: str) -> str:
-    return f"What is loaded has no {name.replace('_', ' ')}: it is left off."
+    return f"This model does not support {name.replace('_', ' ')}; it is ignored."
 
 
 def label(name: str, loaded: Any) -> str:
@@ -89,10 +91,7 @@ def label(name: str, loaded: Any) -> str:
 
 
 def measured_default(default: str) -> str:
-    return (
-        f'Default: {default}. "Back to defaults" takes it up; the Tune page, where it can be measured '
-        "anew, forgets it."
-    )
+    return f"Default for this model: {default}. Change it on Tune."
 
 
 def loaded_detail(loaded: Any) -> str:
@@ -103,8 +102,8 @@ def loaded_detail(loaded: Any) -> str:
         drafts_of(loaded),
         f"{count(loaded.parameters)} parameters" if loaded.parameters else "",
         held if loaded.device else loaded.quantization,
-        f"context {loaded.context}" if loaded.context else "",
-        f"vocabulary {loaded.vocabulary}" if loaded.vocabulary else "",
+        f"context {loaded.context:,}" if loaded.context else "",
+        f"vocabulary {loaded.vocabulary:,}" if loaded.vocabulary else "",
     ]
     parts = [part for part in parts if part]
     return "\n".join((" · ".join(parts), *loaded.notes))
@@ -117,14 +116,15 @@ def drafts_of(loaded: Any) -> str:
     preferred = loaded.capabilities.preferred
     if preferred == SERVER:
         return ""
-    return NO_DRAFT if preferred in _WITHOUT_MODEL else f"drafted by {preferred}"
+    return NO_DRAFT if preferred in _WITHOUT_MODEL else method_title(preferred)
 
 
-def drafted_by(proposer: str) -> str:
-    """Return how a pair drafts by default, for use within a sentence."""
-    if proposer == SERVER:
-        return "drafted as the server was started"
-    return "nothing is drafted" if proposer == PLAIN else f"drafted by {proposer} as far as it pays"
+def drafter(loaded: Any) -> str:
+    """Name what drafts beside a loaded model, for its row in a list; "" for nothing."""
+    if loaded.draft_name:
+        return beside(loaded.target_name, loaded.draft_name)
+    named = drafts_of(loaded)
+    return "" if named == NO_DRAFT else named
 
 
 def lower_first(sentence: str) -> str:

@@ -38,7 +38,7 @@ WIDEST_HEAD = 256
 """The tiles of wider heads do not fit into a multiprocessor."""
 
 SUPPORT = Support(
-    "The kernels for CUDA",
+    "The CUDA kernels",
     {Attention: ATTENTION[Attention] | {"temperature"}},
     GATED_MLP,
     ACTIVATIONS,
@@ -55,8 +55,8 @@ def why_not(architecture: Architecture, weights: str) -> str | None:
     for attention in architecture.attentions:
         if attention.head_dim > WIDEST_HEAD or attention.head_dim % 2:
             return (
-                f"Its attention heads have {attention.head_dim} numbers; the kernels take even numbers "
-                f"up to {WIDEST_HEAD}."
+                f"Its attention heads have size {attention.head_dim}; the kernels support even "
+                f"sizes up to {WIDEST_HEAD}."
             )
     return None
 

@@ -124,7 +124,7 @@ class Runner:
             with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
                 self.round.run(mode)
         except RuntimeError as error:  # a lost device raises again at its next call
-            log.warning("No CUDA graph of %s, so rounds run without, slower: %s", mode, error)
+            log.warning("No CUDA graph of %s, so rounds run without it, slower: %s", mode, error)
             self.captures = False
             torch.cuda.set_stream(stream)  # a failed capture leaves its own stream set
             return

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from engine.errors import what_failed
 from engine.kernels import native
 from engine.machine import compilers
 from engine.machine.compilers import BuildError, Compiler, NoCompiler
@@ -86,8 +87,9 @@ def _compile(chosen: Compiler, target: Path, sources: Sequence[str], processor: 
         temporary = tempfile.TemporaryDirectory(dir=target.parent, suffix=".tmp")
     except OSError as error:
         raise BuildError(
-            f"The native step cannot be kept in {target.parent}: {error.strerror or error}. Models run "
-            "without it, slower. Check the folder's permissions and free space."
+            f"The compiled kernels cannot be saved in {target.parent}: "
+            f"{what_failed(error)}. Models run without them, slower. Check the folder's "
+            "permissions and free space."
         ) from error
     with temporary as name:
         scratch = Path(name)
@@ -102,7 +104,9 @@ def _compile(chosen: Compiler, target: Path, sources: Sequence[str], processor: 
             _run([[*flags, *LINKED, *objects.values(), "-o", str(linked)]], environment)
             _move(linked, target)
         except (OSError, subprocess.TimeoutExpired) as error:
-            raise BuildError(f"{chosen} could not compile the native step: {error}") from error
+            raise BuildError(
+                f"{chosen} could not compile the kernels: {what_failed(error)}"
+            ) from error
 
 
 def _move(linked: Path, target: Path) -> None:
@@ -131,7 +135,7 @@ def _run(commands: Iterable[Sequence[str]], environment: dict[str, str]) -> None
         for name, process in running:
             output = process.communicate(timeout=LIMIT_S)[1].decode(errors="replace")
             if process.returncode:
-                raise BuildError(f"{name} could not compile the native step: {output[-2000:]}")
+                raise BuildError(f"{name} could not compile the kernels: {output[-2000:]}")
 
 
 @functools.cache
@@ -142,7 +146,7 @@ def load(path: Path, threads: int | None = None) -> Library | None:
     try:
         return Library(path, threads)
     except OSError as error:
-        log.warning("The compiled step in %s cannot be loaded: %s", path, error)
+        log.warning("The compiled kernels in %s cannot be loaded: %s", path, error)
         return None
 
 

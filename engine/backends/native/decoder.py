@@ -40,7 +40,7 @@ from engine.models.architecture import (
 )
 from engine.models.base import Entry, ModelInfo
 from engine.models.hidden_states import AuxHiddenStates, AuxLayer, EmbeddingAndHead
-from engine.models.rotation import cosines, temperatures
+from engine.models.rotation import axis_of_pairs, cosines, temperatures
 from engine.models.sequence_state import SequenceState
 from engine.models.tensor_shapes import Names
 from engine.models.trimmed_vocabulary import TrimmedVocabulary
@@ -91,10 +91,13 @@ class Positions:
     def __init__(self, architecture: Architecture, context: int) -> None:
         self.rotations: dict[tuple[Rope, int], Tensor] = {}
         self._temperatures: dict[Temperature, Tensor] = {}
+        self._axes: dict[tuple[Rope, int], Tensor] = {}
         for each in set(architecture.attentions):
             if each.rope is not None:
                 key = each.rope, each.head_dim
                 self.rotations[key] = cosines(*key, context)
+                if each.rope.axes:
+                    self._axes[key] = axis_of_pairs(*key)
             if each.temperature is not None:
                 self._temperatures[each.temperature] = temperatures(each.temperature, context)
 
@@ -102,6 +105,12 @@ class Positions:
         """Return the address of a layer's cosines and sines, None if it has no positions."""
         rope = spec.rope
         return None if rope is None else self.rotations[rope, spec.head_dim].data_ptr()
+
+    def axes(self, spec: Attention) -> int | None:
+        """Return the address of the axis of each pair, None if rows in images turn as others."""
+        rope = spec.rope
+        axes = None if rope is None else self._axes.get((rope, spec.head_dim))
+        return None if axes is None else axes.data_ptr()
 
     def temperature(self, spec: Attention) -> int | None:
         """Return the address of what a layer's queries are multiplied by, None if they are not."""
@@ -407,6 +416,7 @@ def _layer(layer: Layer, spec: LayerSpec, positions: Positions, slot: int) -> st
         others["shared"] = mixer.shared_with is not None
         others["rotation"] = positions.rotation(mixer)
         others["temperature"] = positions.temperature(mixer)
+        others["axes"] = positions.axes(mixer)
     _fill(getattr(made, _FIELDS[type(mixer)]), layer.mixer, mixer, **others)
     if isinstance(layer.feed_forward, ExpertsWeights):
         assert isinstance(feed_forward, Experts)

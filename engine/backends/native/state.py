@@ -15,6 +15,7 @@ from engine.kernels.native import structures
 from engine.machine.device_memory import zeros
 from engine.models.architecture import Architecture, Recurrent
 from engine.models.hidden_states import AuxHiddenStates, AuxLayer
+from engine.models.prompt_content import PromptContent
 from engine.models.sequence_state import Checkpoints, SequenceState
 from engine.values import CHECKPOINT_MB
 
@@ -52,6 +53,7 @@ class NativeState(SequenceState):
         self._last_slots = architecture.last_slots
         self._places = [(size, sizes[:slot].count(size)) for slot, size in enumerate(sizes)]
         self._tree: Sequence[int] | None = None  # parents of the pending rows
+        self._placed: object = None  # what the current step points into
         aux_layers = (
             [] if aux is None else [_aux_layer(aux, aux_layer) for aux_layer in aux.aux_layers]
         )
@@ -78,6 +80,25 @@ class NativeState(SequenceState):
         sequence.cache, sequence.rows, sequence.start = self.view, rows, self.end
         now = {"length": self.length, "pending": self.pending}
         self.recurrences.place(sequence, **now, final=final)
+        if self.content is not None:
+            self._place_content(sequence, self.content, rows)
+
+    def _place_content(
+        self, sequence: structures.Sequence, content: PromptContent, rows: int
+    ) -> None:
+        """Say in ``sequence`` which rows have embeddings of their own, and where in images they are."""
+        sequence.shift = content.shift
+        if self.end >= content.end:
+            return
+        places = content.positions(self.end, self.end + rows)
+        embedded = (ctypes.c_void_p * rows)()
+        embeddings = list(content.embeddings(self.end, self.end + rows))
+        for first, part in embeddings:
+            for row, embedding in enumerate(part, first):
+                embedded[row] = embedding.data_ptr()
+        sequence.embedded = ctypes.addressof(embedded)
+        sequence.places = places.data_ptr()
+        self._placed = embedded, embeddings, places  # until the next step, which points into them
 
     def kv_buffers(self, slides: bool) -> tuple[Tensor, Tensor]:
         size, number = self._places[self._last_slots[slides]]

@@ -26,7 +26,7 @@ def support(library: Library | None) -> Support:
     if "fp32" in formats:  # for vectors
         formats = (*formats, *IN_BLOCKS)
     return Support(
-        "The compiled step",
+        "The compiled kernels",
         ALL_MIXERS,
         {**MLPS, **EXPERTS},
         native.GATES,
@@ -62,18 +62,19 @@ def why_not(
         attended.add(delta.values)
         if any(size % native.LANES for size in (delta.key_dim, delta.value_dim, delta.value_heads)):
             return (
-                f"Its gated delta nets have {delta.value_heads} value heads, keys of {delta.key_dim} and "
-                f"values of {delta.value_dim} numbers; the compiled step needs multiples of "
-                f"{native.LANES} for all three."
+                f"Its gated delta nets have {delta.value_heads} value heads, key size "
+                f"{delta.key_dim} and value size {delta.value_dim}; the compiled kernels need "
+                f"multiples of {native.LANES} for all three."
             )
     for mamba in {spec.mixer for spec in architecture.layers if isinstance(spec.mixer, Mamba2)}:
         attended.add(mamba.values)
         sizes = mamba.heads, mamba.head_dim, mamba.state
         if any(size % native.LANES for size in sizes) or mamba.kernel > native.ROWS:
             return (
-                f"Its Mamba-2 layers have {mamba.heads} heads of {mamba.head_dim} numbers, states of "
-                f"{mamba.state} and convolve {mamba.kernel} rows; the compiled step needs multiples of "
-                f"{native.LANES} for the first three, and at most {native.ROWS} rows."
+                f"Its Mamba-2 layers have {mamba.heads} heads of size {mamba.head_dim}, state "
+                f"size {mamba.state} and kernel {mamba.kernel}; the compiled kernels need "
+                f"multiples of {native.LANES} for the first three, and at most {native.ROWS} "
+                "for the kernel."
             )
     attended |= {
         spec.mixer.width for spec in architecture.layers if isinstance(spec.mixer, ShortConvolution)
@@ -81,9 +82,9 @@ def why_not(
     if whole and native.has_whole_groups(weights, {architecture.hidden} | widths | attended):
         return None
     return (
-        f"It is {architecture.hidden} and {_listed(widths)} wide, with heads of {_listed(heads)} "
-        f"numbers; the compiled step takes multiples of {native.LANES}, in q4 of {native.UNITS[Q4]}, "
-        f"and in nf4 of {native.UNITS['nf4']}."
+        f"Its widths are {architecture.hidden} and {_listed(widths)}, with head sizes "
+        f"{_listed(heads)}; the compiled kernels need multiples of {native.LANES}, in q4 "
+        f"of {native.UNITS[Q4]}, and in nf4 of {native.UNITS['nf4']}."
     )
 
 
@@ -100,6 +101,6 @@ def _why_not_trusted(library: Library, weights: str, blocks: Collection[str]) ->
     if not failed:
         return None
     return (
-        f"Compiled for this processor, it gives a token of weights in {', '.join(failed)} other numbers "
-        "when others stand beside it."
+        f"On this processor the results for {', '.join(failed)} weights depend on the "
+        "batch, so they would not be exact."
     )

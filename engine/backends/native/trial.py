@@ -110,8 +110,8 @@ def passes(library: Library, weights: str) -> bool:
     cached = (torch.float32, torch.bfloat16) if weights == "fp32" else (torch.float32,)
     if not all(is_row_independent(library, weights, dtype) for dtype in cached):
         log.warning(
-            "Compiled for this processor, the step gives a token of weights in %s other bits when others "
-            "stand beside it. It is not used for them.",
+            "On this processor the compiled kernels' results for %s weights depend on the "
+            "batch. They are not used for such weights.",
             weights,
         )
         return False

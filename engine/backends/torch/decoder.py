@@ -30,7 +30,7 @@ from engine.models.architecture import (
 )
 from engine.models.base import ModelInfo
 from engine.models.hidden_states import AuxLayer
-from engine.models.rotation import rotations, temperatures
+from engine.models.rotation import rotations, rotations_in_images, temperatures
 from engine.models.sequence_state import KVCache
 from engine.models.tensor_shapes import Names
 from engine.models.weight_loading import TensorSource, load_layer, load_per_layer, read_norm
@@ -45,7 +45,7 @@ from engine.models.weights import (
 )
 
 SUPPORT = Support(
-    "The own decoder", ALL_MIXERS, {**MLPS, **EXPERTS}, ACTIVATIONS, FORMATS, ALL_DECODER
+    "Foretoken's PyTorch code", ALL_MIXERS, {**MLPS, **EXPERTS}, ACTIVATIONS, FORMATS, ALL_DECODER
 )
 """Sizes are not limited."""
 
@@ -213,8 +213,14 @@ class TorchDecoder(LayerDecoder[TorchState, Step]):
         group = spec.heads // spec.kv_heads
         bias = causal_bias(start, rows, group, len(keys), keys, first=first, window=spec.window)
         rotation, temperature = self.shared[spec].rotation, self.shared[spec].temperature
+        if rotation is not None and spec.rope is not None:
+            if state.content is not None and spec.rope.axes:
+                places = state.content.positions(start, end)
+                rotation = rotations_in_images(spec.rope, rotation, places)
+            else:
+                rotation = rotation[start:end]
         return AttentionInputs(
-            None if rotation is None else rotation[start:end, None, :],
+            None if rotation is None else rotation[:, None, :],
             None if temperature is None else temperature[start:end, None, None],
             first,
             bias,

@@ -24,19 +24,22 @@ _PIECE = 1 << 24
 
 
 def make(
-    load: LoadRequest, prompts: Sequence[Prompt], limit: int
+    load: LoadRequest, prompts: Sequence[Prompt], limit: int, *, skip_long: bool = False
 ) -> tuple[Case, list[EncodedPrompt]]:
     """Return the case, with the first turn of every prompt rendered by the target's chat template.
 
     ``load`` names the pair by where it lies. All of it is read once: then it is in the page cache, for
-    whoever starts first too. Raises ModelError for what cannot be read, InvalidRequest where the
-    model's context is too short.
+    whoever starts first too. ``skip_long``: leave out prompts that do not fit into the model's context,
+    if others do. Raises ModelError for what cannot be read, InvalidRequest if a prompt does not fit.
     """
     target, draft = Path(load.target), Path(load.draft) if load.draft else None
     checkpoint = inspect(target)
     pair = [checkpoint] if draft is None else [checkpoint, inspect(draft)]
     codec = TextCodec(target)
-    encoded = [EncodedPrompt(prompt.kind, encode(codec, prompt.turns[0])) for prompt in prompts]
+    encoded = [_encoded(codec, prompt) for prompt in prompts]
+    if skip_long:
+        longest = checkpoint.context - limit - _ROOM
+        encoded = [one for one in encoded if len(one.tokens) <= longest] or encoded
     case = Case(
         target=target,
         draft=draft,
@@ -53,7 +56,13 @@ def make(
 
 def encode(codec: TextCodec, text: str) -> tuple[int, ...]:
     """Return the tokens of a first user message, rendered by the chat template."""
-    return tuple(codec.encode_request(Request(messages=(Message("user", text),))))
+    return _encoded(codec, Prompt("", (text,))).tokens
+
+
+def _encoded(codec: TextCodec, prompt: Prompt) -> EncodedPrompt:
+    chat = (*prompt.before, Message("user", prompt.turns[0]))
+    tokens = tuple(codec.encode_request(Request(messages=chat)))
+    return EncodedPrompt(prompt.kind, tokens, "\n\n".join(one.content for one in chat))
 
 
 def context(checkpoint: Checkpoint, prompts: Sequence[Sequence[int]], limit: int, room: int) -> int:
@@ -62,9 +71,9 @@ def context(checkpoint: Checkpoint, prompts: Sequence[Sequence[int]], limit: int
     if longest + limit + room > checkpoint.context:
         raise InvalidRequest(
             "max_tokens",
-            f"The longest prompt has {longest} tokens; with {limit} of reply and {room} to spare "
-            f"that is more than the model's context of {checkpoint.context}. Choose shorter prompts "
-            "with --prompts, or fewer tokens with --max-tokens.",
+            f"The longest prompt has {longest:,} tokens; with {limit} for the reply and "
+            f"{room} spare this exceeds the context of {checkpoint.context:,} tokens. Choose shorter "
+            "prompts with --prompts, or fewer tokens with --max-tokens.",
         )
     return longest + limit + room
 

@@ -63,10 +63,11 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class EncodedPrompt:
-    """A prompt as the target's tokens, and its kind of task."""
+    """A prompt as the target's tokens, its kind of task, and its ``text`` for people."""
 
     kind: str
     tokens: tuple[int, ...]
+    text: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +192,7 @@ def run(
     records: dict[str, list[Record]] = {program.name: [] for program in left}
     starts: dict[str, list[Start]] = {program.name: [] for program in left}
     total, done = repeats * len(left), 0
-    ended = "The time was over before its first turn. Give more with --minutes."
+    ended = "Time ran out before the first round. Give more with --minutes."
     try:
         for repeat in range(repeats):
             turned = repeat % max(len(left), 1)
@@ -218,7 +219,7 @@ def run(
     except KeyboardInterrupt:
         if not any(starts.values()):
             raise
-        ended = "The run was ended before its first turn was over."
+        ended = "The run was stopped before its first round was over."
     unheard = [name for name in starts if not starts[name] and name not in failed]
     failed |= dict.fromkeys(unheard, ended)
     on_progress(total, total)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from engine.bench.real.contest import Case, Method, NotMeasured, Reply, Running, Setting
 from engine.bench.real.server import HOST, ServedEngine, Server
-from engine.errors import PeerFailed
+from engine.errors import PeerFailed, what_failed
 from engine.models.checkpoints.checkpoint import inspect
 from engine.models.checkpoints.gguf.description import is_gguf
 
@@ -35,12 +35,13 @@ USUAL = ("plain", "ngram-simple", "draft, n 4", "draft, n 16 while p > 0.75")
 """Among them is the fastest setting of each method in every run of docs/results. The faster ones come
 first, for time may run out."""
 _HOW = (
-    f"Give the folder where it was built or installed with --llama-cpp or {VARIABLE}, or put "
-    f"{SERVER} on the PATH. To build it: git clone https://github.com/ggml-org/llama.cpp, then in "
-    f"there cmake -B build -DCMAKE_BUILD_TYPE=Release && cmake --build build --target {SERVER}."
+    f"Give the folder of its build or installation with --llama-cpp or {VARIABLE}, "
+    f"or put {SERVER} on the PATH. To build it: git clone "
+    "https://github.com/ggml-org/llama.cpp, then in there cmake -B build "
+    f"-DCMAKE_BUILD_TYPE=Release && cmake --build build --target {SERVER}."
 )
 
-_EXPORT = "Make one of it with foretoken models export-gguf."
+_EXPORT = "Make one with foretoken models export-gguf."
 
 
 def find(folder: Path, program: str) -> Path | None:
@@ -52,14 +53,16 @@ def find(folder: Path, program: str) -> Path | None:
     return None
 
 
-def known_flags(server: Path) -> str:
-    """Return the flags that ``--help`` lists. Raises PeerFailed."""
+def printed(server: Path, flag: str) -> str:
+    """Return what a server prints for ``--help`` or ``--version``. Raises PeerFailed."""
     try:
         done = subprocess.run(
-            [str(server), "--help"], capture_output=True, text=True, timeout=120, check=False
+            [str(server), flag], capture_output=True, text=True, timeout=120, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise PeerFailed(f"{server} cannot be run: {error}. Build llama.cpp again.") from error
+        raise PeerFailed(
+            f"{server} cannot be run: {what_failed(error)}. Build llama.cpp again."
+        ) from error
     return done.stdout + done.stderr
 
 
@@ -76,9 +79,11 @@ def programs(
         return [NotMeasured(NAME, f"{where} {_HOW}")]
     for model in filter(None, (case.target, case.draft)):
         if not is_gguf(model):
-            return [NotMeasured(NAME, f"It reads GGUF files, and {model} is none. {_EXPORT}")]
+            return [
+                NotMeasured(NAME, f"It reads GGUF files only, and {model} is not one. {_EXPORT}")
+            ]
     try:
-        flags = known_flags(server)
+        flags = printed(server, "--help")
     except PeerFailed as error:
         return [NotMeasured(NAME, str(error))]
     available = [LlamaCpp(server, setting, words) for setting, words in settings(flags, case.draft)]
@@ -178,8 +183,8 @@ def complete(
         return _reply(answer["tokens"], answer["timings"])
     except (KeyError, TypeError, ValueError) as error:
         raise PeerFailed(
-            f"llama-server answered without tokens or timings ({error!r}). Use a version that "
-            "knows return_tokens."
+            f"llama-server answered without tokens or timings: {what_failed(error)}. Use a version "
+            "that supports return_tokens."
         ) from error
 
 

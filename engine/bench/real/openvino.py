@@ -46,7 +46,7 @@ def programs(
 ) -> Sequence[OpenVino | NotMeasured]:
     """Return a program for every format and setting, or why there is none."""
     if folder is None or not python_of(folder).is_file():
-        where = "It is not given." if folder is None else f"{folder} is no virtual environment."
+        where = "It was not given." if folder is None else f"{folder} is not a virtual environment."
         return [NotMeasured(NAME, f"{where} {_HOW}")]
     if models is None:
         return [NotMeasured(NAME, f"Its models are not given. {_EXPORT}")]
@@ -59,7 +59,7 @@ def programs(
                 OpenVino(python_of(folder), weights, target, draft, *setting)
                 for setting in _settings(draft is not None and draft.is_dir())
             ]
-    missing = NotMeasured(NAME, f"{models} holds nothing made of {case.target.name}. {_EXPORT}")
+    missing = NotMeasured(NAME, f"{models} has no conversion of {case.target.name}. {_EXPORT}")
     return made or [missing]
 
 

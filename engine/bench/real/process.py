@@ -9,7 +9,7 @@ from pathlib import Path
 
 import psutil
 
-from engine.errors import PeerFailed
+from engine.errors import PeerFailed, what_failed
 
 _TAIL = 12
 """Lines of a log that a message quotes."""
@@ -38,7 +38,7 @@ def launch(
                 cwd=folder,
             )
         except OSError as error:
-            raise PeerFailed(f"{name} cannot be started: {error}.") from error
+            raise PeerFailed(f"{name} cannot be started: {what_failed(error)}.") from error
 
 
 def end(process: subprocess.Popen[bytes], *, requested: bool = False) -> None:
@@ -55,7 +55,7 @@ def end(process: subprocess.Popen[bytes], *, requested: bool = False) -> None:
 def last_words(log: Path) -> str:
     """Return the end of a log, as a message quotes it."""
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines()[-_TAIL:]
-    return "Its last words:\n" + "\n".join(lines) if lines else "It said nothing."
+    return "Its last words:\n" + "\n".join(lines) if lines else "It printed nothing."
 
 
 def peak_bytes(process: subprocess.Popen[bytes]) -> int | None:

@@ -13,7 +13,7 @@ from time import perf_counter
 from typing import Any
 
 from engine.bench.real.process import end, last_words, launch, peak_bytes
-from engine.errors import PeerFailed
+from engine.errors import PeerFailed, what_failed
 
 HOST = "127.0.0.1"
 _ANSWER_S = 600.0
@@ -74,7 +74,7 @@ class Server:
             raise PeerFailed(f"{self.name} answered {error.code}: {message}") from error
         except OSError as error:
             raise PeerFailed(
-                f"{self.name} does not answer: {error}. {last_words(self.log)}"
+                f"{self.name} does not answer: {what_failed(error)}. {last_words(self.log)}"
             ) from error
 
     def _wait(self, timeout_s: float) -> None:

@@ -63,7 +63,7 @@ class Generated:
 def why_not_loaded(path: Path) -> str | None:
     """Return what ``load`` lacks for the file, and how to get it."""
     if is_gguf(path) and find_spec("accelerate") is None:
-        return "It reads GGUF files with the package accelerate only: pip install accelerate."
+        return "It needs the package accelerate to read GGUF files: pip install accelerate."
     return None
 
 

@@ -25,11 +25,9 @@ _PLAIN = Setting("plain", Method.PLAIN)
 def programs(folder: Path, case: Case) -> Sequence[Vllm | NotMeasured]:
     """Return its one program, or why it cannot run. ``folder`` is a virtual environment."""
     if not (folder / "bin" / "vllm").is_file():
-        return [NotMeasured(NAME, f"{folder} holds no bin/vllm. {_HOW}")]
+        return [NotMeasured(NAME, f"{folder} has no bin/vllm. {_HOW}")]
     if is_gguf(case.target):
-        return [
-            NotMeasured(NAME, "It is given folders in transformers' layout here, no GGUF files.")
-        ]
+        return [NotMeasured(NAME, "It takes folders in transformers layout here, no GGUF files.")]
     return [Vllm(folder / "bin" / "python")]
 
 

@@ -12,10 +12,12 @@ from engine.bench.divergence import Divergence
 from engine.bench.race import Contest, Pair, Race
 from engine.bench.reports.paired import MOST_SPREAD, MOST_TAKEN, PAIRS, Estimate, Noise
 from engine.request import PLAIN, SERVER, Control, Speculation
-from engine.stats import times
+from engine.stats import percent, times
+from engine.values.method_titles import method_title
 from engine.values.sampling import AcceptanceRule
 
 QUIET = Noise()
+NO_DRAFTING = "no drafting"
 
 
 def name(way: Configuration) -> str:
@@ -29,14 +31,15 @@ def name(way: Configuration) -> str:
 
 
 def method(speculation: Speculation) -> str:
-    """Name the proposer and its depth."""
+    """Name the method and its depth."""
     if speculation.proposer == PLAIN:
-        return "plain"
+        return NO_DRAFTING
     if speculation.proposer == SERVER:
-        return "as the server drafts"
+        return method_title(SERVER)
+    title = method_title(speculation.proposer)
     if speculation.control is Control.AUTO:
-        return f"{speculation.proposer}, auto"
-    return f"{speculation.proposer}, depth {speculation.deepest}"
+        return f"{title}, auto"
+    return f"{title}, depth {speculation.deepest}"
 
 
 def names(contest: Contest) -> tuple[str, str]:
@@ -55,15 +58,17 @@ def verdict(estimate: Estimate | None, contest: Contest, noise: Noise = QUIET) -
     if not estimate.enough:
         return f"Too early for a verdict: {count} of at least {PAIRS} runs."
     if contest.alike:
-        return "No verdict: both sides are the same, so what differs is chance."
+        return "No verdict: both sides are the same."
     if noise.too_much:
         return "No verdict: the machine was too busy."
     if not estimate.favours:
-        return f"Too close to call after {count} runs ({_range(estimate)}). More runs may tell."
+        return f"Too close to call after {count} runs ({_range(estimate)}). Run more."
     slower, faster = names(contest)[:: estimate.favours]
     median = estimate.median if estimate.favours > 0 else 1 / estimate.median
+    if faster.startswith(NO_DRAFTING):
+        faster = faster[0].upper() + faster[1:]
     return (
-        f"{faster} is about {_digits(median)} times as fast as {slower} "
+        f"{faster} is about {_digits(median)}x faster than {slower} "
         f"({estimate.agreeing} of {count} runs)."
     )
 
@@ -79,10 +84,10 @@ def _disturbance(noise: Noise) -> str:
     """Say what made a race worthless, and what to do."""
     sentences = []
     if noise.taken > MOST_TAKEN:
-        sentences.append(f"Other programs used {noise.taken:.0%} of the processor.")
+        sentences.append(f"Other programs used {percent(noise.taken)} of the processor.")
     if noise.spread > MOST_SPREAD:
         sentences.append(
-            f"The speed of one side changed {noise.spread:.{int(noise.spread < 10)}f}-fold between runs."
+            f"The speed changed {noise.spread:.{int(noise.spread < 10)}f}-fold between equal runs."
         )
     return " ".join([*sentences, "Close other programs and start again."])
 
@@ -98,14 +103,15 @@ def _range(estimate: Estimate) -> str:
 
 
 def certainty(estimate: Estimate, noise: Noise = QUIET) -> str:
-    """Describe the disturbance, the median, and of enough runs the range with its confidence."""
+    """Describe the median, and of enough runs the range with its confidence; instead of them the
+    disturbance, if it was too much for any figure to hold."""
     if noise.too_much:
-        return f"{_disturbance(noise)} {certainty(estimate)}"
+        return _disturbance(noise)
     if len(estimate.ratios) == 1:
         return f"One run: {times(estimate.median)}."
     if not estimate.enough:
         return f"Median so far {times(estimate.median)}, {_range(estimate)}."
-    return f"Median {times(estimate.median)}, range {_range(estimate)} ({estimate.level:.0%} confidence)."
+    return f"Median {times(estimate.median)} ({percent(estimate.level)} confidence: {_range(estimate)})."
 
 
 def words(contest: Contest, different: int, divergence: Divergence | None) -> str:
@@ -113,16 +119,16 @@ def words(contest: Contest, different: int, divergence: Divergence | None) -> st
     if not contest.compares_words:
         return _WORDS_BY_TIMES
     if not different:
-        return "Both wrote the same words, token for token."
+        return "Both wrote the same text, token for token."
     if not contest.promises_words:
-        return f"The words differ, as they may: {_why_they_may(contest)}."
-    return f"The words differ. {divergence}" if divergence else "The words differ."
+        return f"The text differs, as expected: {_why_they_may(contest)}."
+    return f"The text differs. {divergence}" if divergence else "The text differs."
 
 
 _WORDS_BY_TIMES = (
-    "The words are not compared: with automatic depth this acceptance rule gives other words each time, "
-    "even for one seed. The depth follows measured times, and the words follow the depth; how likely "
-    "each reply is stays the same. With a fixed depth a seed gives the same words again."
+    "The text is not compared: with automatic depth this acceptance rule writes "
+    "other text each time, even for one seed. The probability of each reply stays "
+    "the same. With a fixed depth a seed gives the same text again."
 )
 
 
@@ -131,14 +137,14 @@ def _why_they_may(contest: Contest) -> str:
     if not contest.one_target:
         return "these are two models"
     if contest.base.sampling != contest.rival.sampling:
-        return "these two sample differently"
+        return "the two sides sample differently"
     if not contest.keeps_words:
-        return "a server that does not tell how it judges drafts promises no words"
+        return "the server does not report its acceptance rule"
     if contest.target_names is not None:
-        return "each side ran on an engine of its own, and these may round differently"
+        return "each side ran on its own engine, which may round differently"
     if contest.base.rule != contest.rival.rule:
-        return "these two judge drafts by different rules, and draw other words"
-    return "this rule promises the distribution instead of the words"
+        return "the two acceptance rules sample differently"
+    return "this rule keeps the distribution, not the text"
 
 
 def unknown(*sides: Loaded) -> tuple[str, ...]:
@@ -149,14 +155,14 @@ def unknown(*sides: Loaded) -> tuple[str, ...]:
 def _unknown(loaded: Loaded) -> str:
     capabilities = loaded.capabilities
     gaps = [
-        *([] if capabilities.rounds else ["its rounds, so there is nothing of it to play back"]),
-        *([] if capabilities.tokens else ["its tokens, so its words are compared as text"]),
-        *([] if capabilities.rules else ["how it judges drafts, so it promises no words"]),
+        *([] if capabilities.rounds else ["its rounds, so there is no replay"]),
+        *([] if capabilities.tokens else ["its tokens, so the text is compared"]),
+        *([] if capabilities.rules else ["its acceptance rule, so equal text is not guaranteed"]),
     ]
-    first = f"{loaded.name} does not tell {'; nor '.join(gaps)}. " if gaps else ""
+    first = f"{loaded.name} does not report {'; nor '.join(gaps)}. " if gaps else ""
     return (
-        f"{first}The speed of {loaded.name} is by its own clock where it tells that, else by when its "
-        "text arrived here; whom else it answers meanwhile is not known."
+        f"{first}The speed of {loaded.name} is measured by the server if it reports "
+        "times, else here. It may be serving others at the same time."
     )
 
 

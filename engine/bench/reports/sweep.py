@@ -23,8 +23,8 @@ def cells(row: Row) -> tuple[str, ...]:
         row.proposer,
         depth_of(row),
         f"{row.tokens_per_s:.0f}",
-        times(row.speedup),
-        times(row.slowest),
+        times(row.speedup, 2),
+        times(row.slowest, 2),
         "-" if row.acceptance_rate is None else f"{row.acceptance_rate:.0%}",
         f"{row.mean_acceptance_length or 0:.2f}",
         " ".join(f"{share:.2f}"[-3:] if share < 1 else "1" for share in row.per_position) or "-",
@@ -41,7 +41,7 @@ def speedups(result: Result, temperature: float) -> tuple[tuple[str, ...], list[
     for row in rows:
         rows_by_setting.setdefault((row.proposer, depth_of(row)), {})[row.prompt_kind] = row
     lines = [
-        (*setting, *(times(of[kind].speedup) for kind in kinds), bar(of[ALL].speedup))
+        (*setting, *(times(of[kind].speedup, 2) for kind in kinds), bar(of[ALL].speedup))
         for setting, of in rows_by_setting.items()
     ]
     return ("method", "depth", *kinds, ""), lines
@@ -66,13 +66,16 @@ def divergences(result: Result) -> str:
     promised = [row for row in checked if row.divergences is not None]
     replies = sum(row.prompts for row in promised)
     if not promised:
-        return "Rejection sampling promises the target's distribution, not plain decoding's words."
+        return "Rejection sampling keeps the target's distribution, not the text."
     if result.divergences:
-        return f"{result.divergences} of {replies:,} prompts were answered in other words: a bug."
+        return (
+            f"{result.divergences} of {replies:,} prompts gave other text. This is a bug; please "
+            "report it."
+        )
     temperatures = ", ".join(f"{one:g}" for one in dict.fromkeys(r.temperature for r in promised))
     return (
-        f"Words: {replies:,} answers at temperature {temperatures}, all equal to plain decoding's, "
-        "token for token; 0 divergences."
+        f"Text: {replies:,} answers at temperature {temperatures}, all equal to those "
+        "without drafting, token for token; 0 divergences."
     )
 
 
@@ -81,7 +84,7 @@ def left_out(result: Result) -> str:
     if not result.left_out:
         return ""
     each = ", ".join(f"{kind} {count}" for kind, count in result.left_out.items())
-    return f"Left out, as longer than the model's context: {each}."
+    return f"Skipped, because longer than the model's context: {each}."
 
 
 def markdown(result: Result, title: str, facts: Mapping[str, str]) -> str:
@@ -89,20 +92,20 @@ def markdown(result: Result, title: str, facts: Mapping[str, str]) -> str:
     parts = [f"# {title}", "\n".join(f"- {name}: {value}" for name, value in facts.items())]
     parts += [sentence for sentence in (divergences(result), left_out(result)) if sentence]
     for temperature in dict.fromkeys(row.temperature for row in result.rows):
-        parts.append(f"## Speed-up over plain decoding, temperature {temperature:g}")
-        parts.append(_grid(*speedups(result, temperature)))
+        parts.append(f"## Speed-up over no drafting, temperature {temperature:g}")
+        parts.append(grid(*speedups(result, temperature)))
         for kind in result.kinds:
             rows = [r for r in result.rows if (r.temperature, r.prompt_kind) == (temperature, kind)]
             parts.append(f"### {kind}, {rows[0].prompts} prompts")
-            parts.append(_grid(HEAD, [cells(row) for row in rows]))
+            parts.append(grid(HEAD, [cells(row) for row in rows]))
     best = [
-        (kind, r.proposer, depth_of(r), times(r.speedup)) for kind, r in winners(result).items()
+        (kind, r.proposer, depth_of(r), times(r.speedup, 2)) for kind, r in winners(result).items()
     ]
-    parts += ["## Fastest", _grid(("prompts", "method", "depth", "speed-up"), best)]
+    parts += ["## Fastest", grid(("prompts", "method", "depth", "speed-up"), best)]
     return "\n\n".join(parts) + "\n"
 
 
-def _grid(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+def grid(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
     """Return a Markdown table."""
     rule = ["---"] * len(head)
     return "\n".join("| " + " | ".join(line) + " |" for line in (head, rule, *lines))

@@ -13,7 +13,7 @@ from engine.request import OptionValue, Request
 from engine.thoughts import choices_of, reasoning_name, template_values
 from engine.tool_calls.prompting import in_words, without_system
 from engine.tool_calls.styles import style_of
-from engine.values.messages import Message
+from engine.values.messages import Message, with_text
 from engine.values.tools import ToolCall
 
 
@@ -56,8 +56,7 @@ class Chat:
         """Return the chat with ``change`` applied to all its ``texts``."""
         messages = (
             replace(
-                each,
-                content=change(each.content),
+                with_text(each, change),
                 tool_calls=tuple(
                     ToolCall(change(call.id), change(call.name), change(call.arguments))
                     for call in each.tool_calls
@@ -83,7 +82,7 @@ class ChatTemplate:
     def __init__(self, render: Render | None, source: str | None) -> None:
         """``render`` applies the template ``source``. None: there is none; the model continues text."""
         self._render, self._source = render, source or ""
-        self.calls, self._knows_tools = style_of(source)
+        self.calls, self.has_tools = style_of(source)
         self.thinking = choices_of(source)
         self._reasoning = reasoning_name(source)
 
@@ -97,7 +96,7 @@ class ChatTemplate:
         If the template has no tools, a system message describes them in words.
         """
         has_calls = any(each.tool_calls or each.role == "tool" for each in chat.messages)
-        worded = (bool(chat.definitions) or has_calls) and not self._knows_tools
+        worded = (bool(chat.definitions) or has_calls) and not self.has_tools
         messages = list(chat.messages)
         if worded:
             messages = in_words(chat.messages, chat.definitions, self.calls)
@@ -139,12 +138,12 @@ def _why_not(error: Exception) -> str:
     reason = str(error).rstrip(".")
     if getattr(error, "kind", type(error).__name__) in _RAISED:
         return (
-            f"This model's chat template refuses these messages: {reason}. "
-            "Some models know no system prompt, or want user and assistant to take turns."
+            f"This model's chat template rejected these messages: {reason}. Some models do "
+            "not accept a system prompt, or require user and assistant to alternate."
         )
     return (
-        f"This model's chat template failed: {reason}. Load another file of this model, or let it "
-        "continue a text, which needs no template."
+        f"This model's chat template failed: {reason}. Load another file of this model, "
+        "or use text completion, which needs no template."
     )
 
 

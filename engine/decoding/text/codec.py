@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from engine.errors import ContextExceeded, InvalidRequest
 from engine.models.checkpoints.tokenizer import load_tokenizer
 from engine.request import Request
 from engine.tool_calls.styles import CallStyle, told
-from engine.values.messages import Message
+from engine.values import CHARACTERS_PER_TOKEN
 
 _UNFINISHED = "\ufffd"  # what an incomplete UTF-8 sequence decodes to
 _TAIL = 6
@@ -24,9 +24,6 @@ _LONGEST = 4
 """Bytes, so at most tokens, of one UTF-8 character."""
 _PART = 32_768
 """Characters that are encoded at once while a long text is measured."""
-_MAY_FIT = 8
-"""Characters per token of the context up to which a text is encoded unmeasured: about twice those of
-prose and code."""
 
 
 class TextCodec:
@@ -64,6 +61,11 @@ class TextCodec:
         return told(self._template.calls)
 
     @property
+    def template_tools(self) -> bool:
+        """Whether the chat template has tools."""
+        return self._template.has_tools
+
+    @property
     def thinking(self) -> tuple[str, ...]:
         """The choices of how much to think that the chat template has."""
         return self._template.thinking
@@ -83,7 +85,7 @@ class TextCodec:
         if request.token_ids is not None:
             return list(request.token_ids)
         if request.prompt is not None:
-            return self._encode_bounded(request.prompt, context, special=True)
+            return self.encode_bounded(request.prompt, context, special=True)
         special = not self.has_template
         chat = Chat.of(request)
         plain = self._template.render(chat)
@@ -92,12 +94,11 @@ class TextCodec:
             return self.encode(plain, special=special)
         text = self._template.render(chat.mapped(self._control.escape))
         self._check_length(text, context)
-        try:
-            return self._control.encode(text, special=special)
-        except TypeError as error:
-            raise _broken() from error
+        return self._encode_escaped(text, special=special)
 
-    def _encode_bounded(self, text: str, context: int | None, *, special: bool) -> list[int]:
+    def encode_bounded(self, text: str, context: int | None, *, special: bool) -> list[int]:
+        """Return the tokens of ``text``. Raises as ``encode``, and ContextExceeded as
+        ``encode_request``."""
         self._check_length(text, context)
         return self.encode(text, special=special)
 
@@ -106,17 +107,40 @@ class TextCodec:
 
         Counts part by part. Each cut may add a token or two, which is far from doubling the number.
         """
-        if context is None or len(text) <= max(_PART, _MAY_FIT * context):
+        if context is None or len(text) <= max(_PART, CHARACTERS_PER_TOKEN * context):
             return
         count = 0
-        for start in range(0, len(text), _PART):
-            count += len(self.encode(text[start : start + _PART], special=False))
+        for part in self._encoded_parts(text):
+            count += len(part)
             if count > 2 * context:
                 raise ContextExceeded.by_far(context)
 
-    def render(self, messages: Sequence[Message]) -> str:
+    def tokenize(self, text: str) -> list[int]:
+        """Return tokens of a text within a message. A long text is encoded part by part, which may add a
+        token at each cut. Raises as ``encode``."""
+        return [token for part in self._encoded_parts(text) for token in part]
+
+    def encode_as_text(self, text: str, context: int | None = None) -> list[int]:
+        """Return the tokens of ``text``, in which names of control tokens are text. Raises as
+        ``encode_bounded``."""
+        self._check_length(text, context)
+        if not self._control.contains_control_token(text):
+            return self.encode(text, special=False)
+        return self._encode_escaped(self._control.escape(text), special=False)
+
+    def _encode_escaped(self, text: str, *, special: bool) -> list[int]:
+        try:
+            return self._control.encode(text, special=special)
+        except TypeError as error:
+            raise _broken() from error
+
+    def _encoded_parts(self, text: str) -> Iterator[list[int]]:
+        for start in range(0, len(text), _PART):
+            yield self.encode(text[start : start + _PART], special=False)
+
+    def render(self, request: Request) -> str:
         """Return the chat's text up to the assistant's reply; without a template, the messages joined."""
-        return self._template.render(Chat(tuple(messages)))
+        return self._template.render(Chat.of(request)) + request.prefill
 
     def encode(self, text: str, *, special: bool) -> list[int]:
         """Return the tokens of ``text``. Raises InvalidRequest for text that is not Unicode.
@@ -131,11 +155,12 @@ class TextCodec:
 
     def encode_part(self, text: str, context: int) -> list[int]:
         """Encode part of a chat, as far as it may fit ``context``. Raises as ``encode``."""
-        return self.encode(text[: max(_PART, _MAY_FIT * context)], special=False)
+        return self.encode(text[: max(_PART, CHARACTERS_PER_TOKEN * context)], special=False)
 
-    def decode(self, tokens: Sequence[int]) -> str:
-        """Return the text of ``tokens``; special tokens decode to nothing."""
-        text: str = self._backend.decode(list(tokens), skip_special_tokens=True)
+    def decode(self, tokens: Sequence[int], *, special: bool = False) -> str:
+        """Return the text of ``tokens``; special tokens decode to nothing, or to their names if
+        ``special``."""
+        text: str = self._backend.decode(list(tokens), skip_special_tokens=not special)
         return text
 
     def _token_text(self, token: int) -> str:
@@ -147,7 +172,7 @@ class TextCodec:
 
 def _broken() -> InvalidRequest:
     return InvalidRequest(
-        "messages", "The text holds a broken character that cannot be encoded; remove it."
+        "messages", "The text contains an invalid character that cannot be encoded. Remove it."
     )
 
 
@@ -219,15 +244,16 @@ class StopStrings:
     def __init__(self, stops: Sequence[str]) -> None:
         self._stops = tuple(stops)
         self._withheld = ""
-        self.stopped = False
+        self.found: str | None = None
+        """The stop string that ended the text."""
 
     def push(self, text: str) -> str:
-        """Return text that is safe to show; set ``stopped`` once a stop string is complete."""
+        """Return text that is safe to show; set ``found`` once a stop string is complete."""
         pending = self._withheld + text
-        positions = [at for stop in self._stops if (at := pending.find(stop)) >= 0]
-        if positions:
-            self.stopped, self._withheld = True, ""
-            return pending[: min(positions)]
+        found = [(at, stop) for stop in self._stops if (at := pending.find(stop)) >= 0]
+        if found:
+            (at, self.found), self._withheld = min(found), ""
+            return pending[:at]
         keep = self._overlap(pending)
         self._withheld = pending[len(pending) - keep :]
         return pending[: len(pending) - keep]

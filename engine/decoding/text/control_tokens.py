@@ -113,8 +113,8 @@ class ControlTokens:
 def _not_encodable() -> InvalidRequest:
     return InvalidRequest(
         "messages",
-        "A message holds the name of a control token, and this model's tokenizer cannot take it as text. "
-        "Remove it, or put a space into it.",
+        "A message contains the name of a control token, and this model's tokenizer "
+        "cannot encode it as text. Remove it, or put a space into it.",
     )
 
 

@@ -78,7 +78,7 @@ class OutputProcessor:
         self.end += len(text)
         self.tokens.append(token)
         self.text.append(self.stops.push(text))
-        self.stopped = self.stops.stopped or self._repeats(self.text[-1])
+        self.stopped = self.stops.found is not None or self._repeats(self.text[-1])
         return text
 
     def _repeats(self, text: str) -> bool:
@@ -94,9 +94,14 @@ class OutputProcessor:
 
     def finish(self, *, cancelled: bool) -> Finished:
         """Return the last event. A reply that stopped by itself was not cancelled."""
-        tail = "" if self.stops.stopped else self.stops.flush() + self.detokenizer.flush()
+        found = self.stops.found
+        tail = self.stops.flush() + self.detokenizer.flush() if found is None else ""
         return Finished(
-            self._reason(cancelled), tail, "".join(self.text) + tail, tuple(self.tokens)
+            self._reason(cancelled),
+            tail,
+            "".join(self.text) + tail,
+            tuple(self.tokens),
+            stop_string=found,
         )
 
     def _reason(self, cancelled: bool) -> FinishReason:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from engine.tool_calls.styles import CallStyle, is_harmony
-from engine.values.messages import Message
+from engine.values.messages import Message, pieces
 from engine.values.tools import ToolCall, json_object
 
 Turn = dict[str, Any]
@@ -33,6 +33,11 @@ def turns_of(
 def _turn(message: Message, reasoning: str) -> Turn:
     """Return a message as templates take it: arguments as an object, or as text if they are cut off."""
     turn: Turn = {"role": message.role, "content": message.content}
+    if message.images:
+        turn["content"] = [
+            {"type": "text", "text": each} if isinstance(each, str) else {"type": "image"}
+            for each in pieces(message)
+        ]
     if message.reasoning:
         turn[reasoning] = message.reasoning
     if message.tool_calls:

@@ -27,6 +27,7 @@ from time import perf_counter
 from engine.decoding.controller import budget_to
 from engine.drafting.controllers.controller_statistics import ControllerStatistics
 from engine.events import Budget, Decision, Round
+from engine.stats import percent, times
 from engine.values import MAX_DEPTH
 
 _GAIN, _RESUME = 1.02, 1.05
@@ -304,22 +305,21 @@ class Auto:
     def _why(
         self, depth: int, best: int, gain: float, needed: float | None, expected: float | None
     ) -> str:
-        share = f"{expected or 0:.0%}"
+        share = percent(expected or 0)
         if depth:
-            tokens = "1 token a round" if depth == 1 else f"{depth} tokens a round"
+            tokens = "1 token per round" if depth == 1 else f"{depth} tokens per round"
             if self._floors[0]:
-                tokens = f"up to {tokens} while they are likely"
+                tokens = f"up to {tokens} while confident"
             elif best > depth:
-                tokens += f", up to {best} while they stand"
-            basis = "" if self.statistics.proposer.measured else ", assumed before the first draft"
-            return (
-                f"drafting {tokens}: expected to be {gain:.2f} times as fast, at {share} acceptance"
-                f"{basis}"
+                tokens += f" (up to {best} while they are accepted)"
+            basis = (
+                "" if self.statistics.proposer.measured else " (estimated before the first draft)"
             )
+            return f"drafting {tokens}: about {times(gain)} as fast{basis}"
         if needed is None:
-            return "drafting paused: not even a perfect draft would be faster here"
-        expects = "expects" if self.statistics.proposer.measured else "assumes"
-        return f"drafting paused: needs {needed:.0%} acceptance, {expects} {share}"
+            return "drafting paused: it cannot be faster here"
+        expects = "expecting" if self.statistics.proposer.measured else "assuming"
+        return f"drafting paused: needs {percent(needed)} accepted, {expects} {share}"
 
     def _acceptance_for(self, speed: float) -> float | None:
         """Return the acceptance rate, equal at all positions, at which the best depth reaches ``speed``;

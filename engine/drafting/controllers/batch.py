@@ -28,6 +28,7 @@ from engine.drafting.controllers.controller_statistics import (
     ProposerStatistics,
 )
 from engine.events import Budget, Decision, Round
+from engine.stats import times
 from engine.values import MAX_ROWS
 
 _GAIN = 1.05
@@ -341,13 +342,12 @@ class BatchMember:
             return None
         self._announced = running, depth
         if depth:
-            tokens = "1 token a round" if depth == 1 else f"up to {depth} tokens a round"
+            tokens = "1 token per round" if depth == 1 else f"up to {depth} tokens per round"
             why = (
-                f"beside {running - 1} more: drafting {tokens}, "
-                f"{self._batch.gain:.2f} times as many tokens for all together"
+                f"{running} requests: drafting {tokens}, {times(self._batch.gain)} the total speed"
             )
         else:
-            why = f"beside {running - 1} more: drafting paused, for the rows of all bring more"
+            why = f"{running} requests: drafting paused; together they are faster without"
         expected = next(iter(self.statistics.proposer.acceptance_rates()))
         return Decision(depth, why, self._batch.needed(self), expected)
 

@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from engine.drafting.controllers.auto import Auto
 from engine.events import Budget, Round
+from engine.values.method_titles import method_title
 
 _BETTER = 1.05
 """Minimum ratio of expected speeds for a change of proposers: the new one must catch up with the text."""
@@ -43,7 +44,7 @@ class Choice:
         budget = auto.budget()
         decision = budget.decision
         if decision is not None:
-            decision = replace(decision, why=f"{name}: {decision.why}")
+            decision = replace(decision, why=f"{method_title(name)}: {decision.why}")
         if not self._needed and (speed := auto.expected_speed()):
             speed *= 1 if self._stayed >= _STAY else _INTERRUPT
             self._needed = tuple(speed * seconds - 1 for seconds in self._recall.round_times()[1:])

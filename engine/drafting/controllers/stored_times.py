@@ -41,7 +41,7 @@ class StoredTimes:
         except FileNotFoundError:
             return {}
         except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-            log.warning("what verifying takes cannot be read from %s: %s", self.file, error)
+            log.warning("stored verification times in %s cannot be read: %s", self.file, error)
             return {}
         valid = all(
             rows > 0 and math.isfinite(taken) and taken > 0 for rows, taken in seconds.items()
@@ -54,4 +54,4 @@ class StoredTimes:
         try:
             write_private(self.file, json.dumps(content))
         except DiskError as error:
-            log.warning("what verifying takes is not kept: %s", error)
+            log.warning("verification times could not be stored: %s", error)

@@ -17,7 +17,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
-from engine.errors import ModelError
+from engine.errors import ModelError, what_failed
 from engine.models.checkpoints.tokenizer import file_of, named_ends, read_tokenizer, version_of
 from engine.models.checkpoints.tokenizer_files import token_ids
 
@@ -85,8 +85,8 @@ class TokenTable:
             return Tokenizer.from_str(json.dumps(raw))
         except Exception as error:  # the parser raises nothing more precise
             raise ModelError(
-                f"{file_of(self.path)} cannot be read: {error}. Download the file again, or update "
-                "the package 'tokenizers'."
+                f"{file_of(self.path)} cannot be read: {what_failed(error)}. Download the "
+                "file again, or update the package 'tokenizers'."
             ) from error
 
 
@@ -105,8 +105,8 @@ def read_token_table(path: Path) -> TokenTable:
     version = version_of(path)
     if version is None:
         raise ModelError(
-            f"{path} has no tokenizer.json, without which its vocabulary cannot be compared with "
-            "another. Download that file too, if it was published."
+            f"{path} has no tokenizer.json, so its vocabulary cannot be compared. Download "
+            "that file too, if it was published."
         )
     return _read(path, version)
 
@@ -165,8 +165,8 @@ def _spelling(path: Path, content: dict[str, Any]) -> Callable[[str], bytes]:
     if ("Metaspace" in kinds or spaces) and not marked:
         return _sentencepiece
     raise ModelError(
-        f"{file_of(path)} is a {model.get('type', 'tokenizer')} that is neither byte-level BPE "
-        "nor of SentencePiece's kind, so what its tokens spell is not known."
+        f"{file_of(path)} is a {model.get('type', 'tokenizer')}, neither byte-level BPE "
+        "nor SentencePiece, so the text of its tokens is unknown."
     )
 
 

@@ -125,24 +125,25 @@ def check(place: Path) -> str:
     from engine.models.checkpoints.gguf.description import is_gguf, only_drafts
 
     if is_gguf(place):
-        kind, stated = _kind_of_gguf(place), "its architecture is that of a model"
+        kind, stated = _kind_of_gguf(place), "its architecture is a language model"
         known = ", ".join(each.architecture for each in _REGISTRY.values() if each.architecture)
     else:
         if place.is_dir() and not (place / "config.json").is_file():
             raise ModelError(
-                f"{place} is no head: it has no config.json. Give the folder or GGUF file that a head "
-                "was saved in."
+                f"{place} is not a head: it has no config.json. Give the folder or GGUF file of "
+                "a head."
             )
         config, known = read_config(place), ", ".join(kinds())
         kind = kind_of(config)
-        name = config.get("architectures") or config.get("model_type") or "nothing it knows by name"
-        stated = f"its config.json names {name}"
+        found = config.get("architectures") or config.get("model_type") or "no known kind"
+        names = ", ".join(map(str, found if isinstance(found, list) else [found]))
+        stated = f"its config.json names {names}"
     if kind is None:
         if is_gguf(place) and _only_drafts(place):
             raise ModelError(only_drafts(place))
         raise ModelError(
-            f"{place} is no head that this version reads: {stated}. Known kinds are {known}. A draft "
-            "model is given as TARGET::DRAFT."
+            f"{place} is not a supported head: {stated}. Supported kinds: {known}. To use a "
+            "draft model, write TARGET::DRAFT."
         )
     return kind
 
@@ -172,7 +173,7 @@ def inside(target: Checkpoint) -> HeadPlan | str | None:
     except ModelError as error:
         if holder is target:
             raise
-        return f"{holder.path.name}, which lies beside the model, does not draft for it. {error}"
+        return f"{holder.path.name}, beside the model, cannot draft for it. {error}"
 
 
 def _beside(target: Checkpoint) -> Checkpoint | None:

@@ -196,7 +196,7 @@ def _groups(stored: Stored, vocabulary: int) -> tuple[int, int]:
         return 0, 0
     groups = stored.size("num_centroids", 2048)
     if vocabulary % groups:
-        raise stored.wrong_key("num_centroids", f"a divisor of {vocabulary:,}, the tokens")
+        raise stored.wrong_key("num_centroids", f"a divisor of {vocabulary:,}, the vocabulary size")
     return groups, min(stored.size("centroid_intermediate_top_k", _KEPT), groups)
 
 
@@ -205,8 +205,8 @@ def _ordering(stored: Stored) -> Tensor:
     order = stored(_ORDERING).long()
     if not torch.equal(order.sort().values, torch.arange(len(order))):
         raise ModelError(
-            f"In {stored.folder}, {_ORDERING} should have each of {len(order):,} tokens once. Download "
-            "the head again."
+            f"In {stored.folder}, {_ORDERING} should list each of {len(order):,} tokens "
+            "once. Download the head again."
         )
     return order
 
@@ -234,6 +234,6 @@ def _check_keys_values(stored: Stored, a: Architecture, target: TargetShape) -> 
             raise other_target(
                 stored,
                 target,
-                f"reads {kind} layers of {spec.kv_heads} key heads of {spec.head_dim} numbers, "
+                f"needs {kind} layers with {spec.kv_heads} key heads of size {spec.head_dim}; "
                 f"{target.path.name} has {found}",
             )

@@ -87,7 +87,7 @@ def check_fits(stored: Stored, target: TargetShape, *, hidden: int, vocabulary: 
         raise other_target(
             stored,
             target,
-            f"reads hidden states of width {hidden:,}, {ours} has a width of {target.hidden:,}",
+            f"needs hidden states of width {hidden:,}; {ours} has width {target.hidden:,}",
         )
     if vocabulary != target.vocabulary:
         raise other_target(
@@ -98,8 +98,8 @@ def check_fits(stored: Stored, target: TargetShape, *, hidden: int, vocabulary: 
 def other_target(stored: Stored, target: TargetShape, difference: str) -> IncompatiblePair:
     """Return the error for a head that ``difference``, unlike its target."""
     return IncompatiblePair(
-        f"The head {stored.name} was made for another target: it {difference}. Choose a head "
-        f"that was trained for {target.path.name}."
+        f"The head {stored.name} was made for another target: it {difference}. Choose a "
+        f"head trained for {target.path.name}."
     )
 
 

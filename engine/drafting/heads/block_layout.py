@@ -75,8 +75,8 @@ def read_shape(stored: Stored, target: TargetShape) -> BlockShape:
     hidden, joint = flat.matrix("fc.weight")
     if joint != len(read) * hidden:
         raise ModelError(
-            f"In {flat.folder}, fc.weight has the shape {(hidden, joint)}; for the {len(read)} hidden "
-            f"states that config.json has it read, it should be {(hidden, len(read) * hidden)}. "
+            f"In {flat.folder}, fc.weight has shape {(hidden, joint)}; config.json lists "
+            f"{len(read)} hidden states, so it should be {(hidden, len(read) * hidden)}. "
             "Download the head again."
         )
     vocabulary = flat.size("vocab_size", target.vocabulary)
@@ -108,8 +108,8 @@ def read_shape(stored: Stored, target: TargetShape) -> BlockShape:
         raise flat.wrong_key("conv_group_size", f"a divisor of {hidden:,}, the hidden size")
     if shape.depth < 1:
         raise ModelError(
-            f"{flat.config_file}: with block_size {shape.block} nothing is drafted. Use the "
-            "config.json that was published with the head."
+            f"{flat.config_file}: block_size is {shape.block}, so nothing would be drafted. "
+            "Use the config.json that was published with the head."
         )
     flat.expect(expected(shape))
     return shape
@@ -172,8 +172,8 @@ def _check_plain(stored: Stored) -> None:
     rank = int(get("markov_rank") or 0)
     reasons = {
         "a Markov head and a candidate selector": rank and get("selector_rank"),
-        "an output head that does not see later rows": get("causal_head"),
-        "a vocabulary of its own": "d2t" in stored.shapes,
+        "an output head that ignores later rows": get("causal_head"),
+        "its own vocabulary": "d2t" in stored.shapes,
         "attention sinks": any("self_attn.sink" in name for name in stored.shapes),
         "latent attention": get("attention_mode") == "mla",
         f"a Markov head of type {get('markov_head_type')!r}": rank
@@ -236,7 +236,7 @@ def _aux_layers(stored: Stored, target: TargetShape) -> tuple[AuxLayer, ...]:
     if not all(-1 <= layer < target.layers for layer in layers):
         read = ", ".join(map(str, layers))
         raise other_target(
-            stored, target, f"reads layers {read}, {target.path.name} has {target.layers}"
+            stored, target, f"reads layers {read}; {target.path.name} has {target.layers}"
         )
     return tuple(NORMED if layer + 1 == target.layers else AuxLayer(layer + 1) for layer in layers)
 

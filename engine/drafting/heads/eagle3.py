@@ -260,7 +260,8 @@ def _targets(stored: Stored, shape: Eagle3HeadShape, device: torch.device) -> Te
     inside = (targets >= 0) & (targets < shape.vocabulary)
     if len(targets.unique()) < len(targets) or not bool(inside.all()):
         raise ModelError(
-            f"In {stored.folder}, {TARGETS} should lead from each of {len(targets):,} draft tokens to "
-            f"one of the target's {shape.vocabulary:,}, each to its own. Download the head again."
+            f"In {stored.folder}, {TARGETS} should map each of {len(targets):,} draft "
+            f"tokens to a different token of the target's {shape.vocabulary:,}. Download "
+            "the head again."
         )
     return targets.to(device)

@@ -72,8 +72,8 @@ def read_shape(stored: Stored, target: TargetShape) -> Eagle3HeadShape:
     hidden, joint = stored.matrix("fc.weight")
     if joint % len(read):
         raise ModelError(
-            f"In {stored.folder}, fc.weight takes {joint:,} numbers; that is no multiple of the "
-            f"{len(read)} hidden states which config.json has it read. Download the head again."
+            f"In {stored.folder}, fc.weight has {joint:,} inputs, which is not a multiple "
+            f"of the {len(read)} hidden states in config.json. Download the head again."
         )
     a = read_layers(
         inner,
@@ -118,7 +118,7 @@ def _check_plain(stored: Stored) -> None:
         )
         and config.get("norm_before_fc"),
         "layers with a sliding window": "sliding_attention" in (config.get("layer_types") or ()),
-        "one hidden state only (use_aux_hidden_state)": not eagle.get("use_aux_hidden_state", True),
+        "a single hidden state (use_aux_hidden_state)": not eagle.get("use_aux_hidden_state", True),
     }
     refuse_relatives(stored, "EAGLE-3", reasons)
 
@@ -168,7 +168,9 @@ def _check_aux_layers(stored: Stored, read: Sequence[AuxLayer], target: TargetSh
     if not all(isinstance(layer, int) and 0 <= layer <= target.layers for layer in layers):
         inputs, ours = ", ".join(map(str, layers)), target.path.name
         raise other_target(
-            stored, target, f"reads what enters layers {inputs}, {ours} has {target.layers} layers"
+            stored,
+            target,
+            f"reads the inputs of layers {inputs}; {ours} has {target.layers} layers",
         )
 
 

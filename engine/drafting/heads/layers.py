@@ -58,9 +58,9 @@ def read_layers(
     head_dim = stored.size("head_dim") if config.get("head_dim") is not None else queries // heads
     if head_dim * heads != queries or not head_dim or keys % head_dim or head_dim % 2:
         raise ModelError(
-            f"In {stored.folder}, {attention}q_proj.weight gives {queries:,} numbers and k_proj "
-            f"{keys:,}, which are not {heads} heads of {head_dim} and some more. Use the config.json "
-            "that was published with the head."
+            f"In {stored.folder}, {attention}q_proj.weight has {queries:,} outputs and "
+            f"k_proj {keys:,}, which do not match {heads} heads of size {head_dim}. Use the "
+            "config.json that was published with the head."
         )
     longest = stored.size("max_position_embeddings", context)
     rope = read_rope(_RopeSource(stored.folder, config, longest, head_dim), longest)
@@ -138,6 +138,6 @@ def refuse_relatives(stored: Stored, kind: str, reasons: Mapping[str, object]) -
     for reason, present in reasons.items():
         if present:
             raise ModelError(
-                f"{stored.folder} is no plain {kind} head: it has {reason}, which is not computed here. "
-                "Choose another head for this target."
+                f"{stored.folder} is not a plain {kind} head: it has {reason}, which is not "
+                "supported. Choose another head for this target."
             )

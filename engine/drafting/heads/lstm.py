@@ -131,9 +131,9 @@ def _shape_of(stored: Stored) -> _Shape:
     """Read config.json. Raises ModelError."""
     if not stored.flag("tie_weights"):
         raise ModelError(
-            f"{stored.config_file}: key 'tie_weights' is not true. The steps of an LSTM "
-            "speculator share their weights; there is no layout for others. Use the config.json that was "
-            "published with the head."
+            f"{stored.config_file}: tie_weights is not true; only LSTM speculators with "
+            "shared weights are supported. Use the config.json that was published with the "
+            "head."
         )
     prefix = prefix_of(stored)
     gates = GATES[:1] if stored.flag("tie_lstm_embs") else GATES

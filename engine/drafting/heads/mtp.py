@@ -45,7 +45,7 @@ from engine.values import MAX_DEPTH
 
 _REMEDY = "Download the model again."
 _REMEDY_BESIDE = (
-    "It is another model's, or damaged: use the file that was published with this model."
+    "It is damaged or belongs to another model. Use the file that was published with this model."
 )
 
 
@@ -240,7 +240,7 @@ def plan_inside(target: Checkpoint, holder: Checkpoint) -> HeadPlan | str | None
         return None
     if target.architecture not in FAMILIES:
         return _not_used(
-            f"{target.architecture} is computed by transformers here, which leaves these layers out."
+            f"{target.architecture} runs through transformers here, which omits these layers."
         )
     described_target = described(target)
     a = None if described_target is None else _like_last(described_target, len(names))
@@ -286,7 +286,7 @@ def layers_in(checkpoint: Checkpoint, layers: int) -> tuple[LayerNames, ...]:
 
 
 def _not_used(reason: str) -> str:
-    return f"What the model brings to draft for itself (MTP) is not used. {reason}"
+    return f"The model's own MTP layer is not used. {reason}"
 
 
 def _like_last(a: Architecture, layers: int) -> Architecture | None:

@@ -25,6 +25,7 @@ from engine.models.checkpoints.gguf.heads import read_head
 from engine.models.checkpoints.gguf.tensors import read_original
 from engine.models.checkpoints.safetensors_header import read_header
 from engine.models.checkpoints.stored_tensor import check_finite, read_tensor
+from engine.values import shown
 
 PICKLES = ("*.pt", "*.bin", "*.pth")
 _OTHERS = {"training_args.bin", "optimizer.pt", "optimizer.bin", "scheduler.pt", "rng_state.pth"}
@@ -78,7 +79,7 @@ class Stored:
     def wrong_key(self, key: str, allowed: str) -> ModelError:
         """Return the error for a key of config.json whose value is not ``allowed``."""
         return ModelError(
-            f"{self.config_file}: key '{key}' is {self.config.get(key)!r}; it must be "
+            f"{self.config_file}: {key} is {shown(self.config.get(key))}; it must be "
             f"{allowed}. Use the config.json that was published with the head."
         )
 
@@ -90,7 +91,7 @@ class Stored:
                 return rows, columns
             case other:
                 raise ModelError(
-                    f"In {self.folder}, {name} has the shape {other}; it should have two dimensions. "
+                    f"In {self.folder}, {name} has shape {other}; it should have two dimensions. "
                     + self.remedy
                 )
 
@@ -100,13 +101,13 @@ class Stored:
             shape = self.shapes.get(name)
             if shape is None:
                 raise ModelError(
-                    f"{self.folder} lacks the tensor {name}: it is incomplete, or not laid out as its "
-                    f"config.json says. {self.remedy}"
+                    f"{self.folder} has no tensor {name}: it is incomplete, or does not match its "
+                    f"config.json. {self.remedy}"
                 )
             if expected is not None and shape != expected:
                 raise ModelError(
-                    f"In {self.folder}, {name} has the shape {shape}; by the other tensors and "
-                    f"config.json it should have {expected}. {self.remedy}"
+                    f"In {self.folder}, {name} has shape {shape}; the other tensors and config.json "
+                    f"require {expected}. {self.remedy}"
                 )
 
 
@@ -122,8 +123,8 @@ def open_stored(folder: Path) -> Stored:
     pickles = sorted(file for file in matching if file.name not in _OTHERS)
     if not pickles:
         raise ModelError(
-            f"{folder} has a config.json but no weights: neither *.safetensors nor "
-            f"{' or '.join(PICKLES)}. Download them."
+            f"{folder} has a config.json but no weights (*.safetensors, "
+            f"{' or '.join(PICKLES)}). Download them."
         )
     return _from_pickles(folder, config, pickles)
 
@@ -154,8 +155,8 @@ def _from_pickles(folder: Path, config: Mapping[str, Any], files: list[Path]) ->
     tensors = {name: tensor for file in files for name, tensor in _unpickled(file).items()}
     shapes = MappingProxyType({name: tuple(tensor.shape) for name, tensor in tensors.items()})
     note = (
-        f"{', '.join(file.name for file in files)} is a pickle: it was read with torch's weights-only "
-        "loader, which takes tensors and runs no code."
+        f"{', '.join(file.name for file in files)} is a pickle. It was read with "
+        "torch's weights-only loader, which runs no code."
     )
     return Stored(folder, config, shapes, note, fetch=lambda name: tensors[name].clone())
 
@@ -169,18 +170,17 @@ def _unpickled(file: Path) -> dict[str, Tensor]:
             state = torch.load(file, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         raise ModelError(
-            f"{file} is a pickle that holds more than tensors, or is damaged. Only tensors are read from "
-            "a pickle (torch's weights-only loader), because anything else could run code. Download it "
-            "again, or get a safetensors version."
+            f"{file} is a damaged pickle, or holds more than tensors. Only tensors are "
+            "read, because anything else could run code. Download it again, or get a "
+            "safetensors version."
         ) from error
     except (RuntimeError, EOFError, OSError, ValueError, KeyError) as error:
         raise ModelError(
-            f"{file} cannot be read as a torch file: it is incomplete or damaged. Download it again."
+            f"{file} is not a readable torch file: it is incomplete or damaged. Download it again."
         ) from error
     tensors = state if isinstance(state, dict) else {}
     if not tensors or not all(isinstance(tensor, Tensor) for tensor in tensors.values()):
         raise ModelError(
-            f"{file} holds no tensors by name, which is what a head is. Use the file that was published "
-            "as the head's weights."
+            f"{file} holds no named tensors. Use the file that was published as the head's weights."
         )
     return tensors

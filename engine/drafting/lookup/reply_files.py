@@ -38,7 +38,7 @@ class ReplyFiles:
             with open(self.folder / NEWER, "ab", opener=private) as file:
                 file.write(line_of(reply))
         except OSError as error:
-            log.warning("a reply cannot be kept in %s: %s", self.folder, error)
+            log.warning("a reply could not be stored in %s: %s", self.folder, error)
 
     def new_generation(self) -> None:
         """Replace the older generation by the newer one."""
@@ -47,7 +47,7 @@ class ReplyFiles:
         except FileNotFoundError:
             pass
         except OSError as error:
-            log.warning("past replies in %s cannot move on: %s", self.folder, error)
+            log.warning("past replies in %s could not be moved: %s", self.folder, error)
 
     def _read(self, path: Path) -> list[list[int]]:
         try:
@@ -63,11 +63,11 @@ class ReplyFiles:
         try:
             return [_reply(line) for line in data[:whole].splitlines()]
         except ValueError as error:
-            log.warning("past replies in %s are damaged (%s): they are begun afresh", path, error)
+            log.warning("past replies in %s are damaged and start empty: %s", path, error)
         try:
             path.unlink()
         except OSError as error:
-            log.warning("%s cannot be removed: %s", path, error)
+            log.warning("%s could not be removed: %s", path, error)
         return []
 
 
@@ -81,5 +81,5 @@ def _reply(line: bytes) -> list[int]:
     """Return the reply in ``line``. Raises ValueError unless ``line_of`` wrote it."""
     reply = [int(number) for number in line[1:-1].split(b",")[1:]]
     if len(reply) < 2 or line_of(reply) != line + b"\n":
-        raise ValueError("a line is not as it was written")
+        raise ValueError("a line is damaged")
     return reply

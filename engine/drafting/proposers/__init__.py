@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 from engine.drafting.heads import INSIDE, kinds
 from engine.errors import InvalidRequest
 from engine.request import FIXED_DEPTH, OptionValue
-from engine.values import MAX_DEPTH
+from engine.values import MAX_DEPTH, noun, shown
+from engine.values.method_titles import method_title
 
 if TYPE_CHECKING:  # importing the registry must not import torch
     from engine.decoding.proposer import Proposer
@@ -38,34 +39,34 @@ class Entry:
 _HERE = "engine.drafting.proposers"
 _NO_PAST: Mapping[str, OptionValue] = {"max_cached_requests": 0}
 _REGISTRY: Mapping[str, Entry] = {
-    "none": Entry(f"{_HERE}.none:NoneProposer", "plain decoding"),
-    "draft": Entry(f"{_HERE}.draft:DraftModelProposer", "a small model"),
+    "none": Entry(f"{_HERE}.none:NoneProposer", "no drafting"),
+    "draft": Entry(f"{_HERE}.draft:DraftModelProposer", "a small model guesses ahead"),
     # N-grams cost nothing to draft, so they may be longer; suffixes choose their length themselves.
-    "ngram": Entry(f"{_HERE}.ngram:NgramProposer", "repeats from the text", depth=7),
+    "ngram": Entry(f"{_HERE}.ngram:NgramProposer", "reuses phrases from this chat", depth=7),
     "suffix": Entry(
         f"{_HERE}.suffix:SuffixProposer",
-        "repeats from text and past replies",
+        "reuses phrases from all chats",
         depth=MAX_DEPTH,
         isolated_options=_NO_PAST,
     ),
-    "medusa": Entry(f"{_HERE}.medusa:MedusaProposer", "heads beside the target's own"),
-    "mtp": Entry(f"{_HERE}.mtp:MtpProposer", "the layer that the model brings for it"),
-    "eagle3": Entry(f"{_HERE}.eagle3:Eagle3Proposer", "one layer on the target's hidden states"),
+    "medusa": Entry(f"{_HERE}.medusa:MedusaProposer", "one small head for each of the next tokens"),
+    "mtp": Entry(f"{_HERE}.mtp:MtpProposer", "a layer that comes with the model"),
+    "eagle3": Entry(f"{_HERE}.eagle3:Eagle3Proposer", "one layer on the model's hidden states"),
     "assistant": Entry(
-        f"{_HERE}.recurrent:AssistantProposer", "narrow layers on the target's keys and values"
+        f"{_HERE}.recurrent:AssistantProposer", "narrow layers on the model's keys and values"
     ),
     "block": Entry(f"{_HERE}.block:BlockProposer", "several tokens in one pass"),
-    "mlp": Entry(f"{_HERE}.recurrent:MlpProposer", "a small recurrence behind the target"),
-    "lstm": Entry(f"{_HERE}.recurrent:LstmProposer", "a small recurrence with memory cells"),
+    "mlp": Entry(f"{_HERE}.recurrent:MlpProposer", "a small network that guesses token by token"),
+    "lstm": Entry(f"{_HERE}.recurrent:LstmProposer", "a small network with memory cells"),
     "hybrid": Entry(
         f"{_HERE}.hybrid:HybridProposer",
-        "repeats, else a small model",
+        "reuses phrases, else a draft model or head",
         depth=MAX_DEPTH,
         isolated_options=_NO_PAST,
     ),
     "best": Entry(
         f"{_HERE}.best:BestProposer",
-        "the fastest just now",
+        "whichever is fastest, chosen while it writes",
         isolated_options=_NO_PAST,
         takes_all=True,
     ),
@@ -130,7 +131,7 @@ def check(name: str, options: Mapping[str, Any], resources: Resources) -> Any:
                 f"The proposer {name!r} has no option {key!r}; it has: {', '.join(declared) or 'none'}.",
             )
         if fault := _fault(value, declared[key]):
-            raise InvalidRequest("options", f"{key} is {value!r}; it must be {fault}.")
+            raise InvalidRequest("options", f"{key} is {shown(value)}; it must be {fault}.")
     return kind(**options)
 
 
@@ -138,7 +139,7 @@ def _fault(value: object, option: Field[Any]) -> str | None:
     """Return what an option's value must be, if it is not."""
     wanted, choices = type(option.default), option.metadata.get("choices", ())
     if type(value) is not wanted:
-        return f"of type {wanted.__name__}"
+        return noun(wanted)
     if callable(choices):
         choices = choices()
     if choices and value not in choices:
@@ -185,14 +186,11 @@ def _missing(name: str, loaded: Collection[str]) -> list[str]:
 
 def _lacking(need: str, loaded: Collection[str]) -> str:
     if need == "draft":
-        return "a draft model, and none is loaded. Load a pair with a draft"
+        return "a draft model. Load one with the target"
     if need in INSIDE:
-        return (
-            f"a target whose files bring the layer for it ({need}), and this one's do not. Load one"
-        )
+        return f"a model with a built-in {method_title(need)}. Load one"
     others = ", ".join(kind for kind in kinds() if kind in loaded)
     return (
-        f"a head of kind {need} for this target, and none is loaded"
-        f"{f' (there is {others})' if others else ''}. Load "
-        "one with it, on the Models page or by --head PATH"
+        f"a head of kind {need} for this model{f' (loaded: {others})' if others else ''}. "
+        "Load one with the target, or on the Models page"
     )

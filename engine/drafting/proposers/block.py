@@ -38,8 +38,8 @@ class BlockProposer(BaseProposer):
     class Options:
         min_confidence: float = option(
             0.0,
-            "a draft ends before a token that the head expects to be accepted less often than this; "
-            "only for heads with a confidence head",
+            "end a draft before a token with less confidence than this; needs a head that "
+            "predicts confidence",
             range=(0, 1),
         )
 

@@ -30,8 +30,7 @@ class BranchOptions:
 
     tree_nodes: int = option(
         0,
-        "drafts a tree of so many tokens, several for one place, where the rule is greedy or coupled; "
-        "0 is a single chain",
+        "draft a tree of this many tokens (rules greedy and coupled); 0 = a chain",
         range=(0, MAX_DEPTH),
     )
 

@@ -39,11 +39,11 @@ class HybridProposer:
     class Options(SuffixProposer.Options):
         # ``neural`` is called later: the registry is incomplete while this module is imported.
         neural: str = option(
-            "draft", "what drafts where the text does not repeat itself", choices=proposers.neural
+            "draft", "drafts if the text does not repeat itself", choices=proposers.neural
         )
         neural_depth: int = option(
             FIXED_DEPTH,
-            "tokens that it drafts a round, at most; a suffix may go deeper",
+            "most tokens this one drafts per round; a suffix may be longer",
             range=(1, MAX_DEPTH),
         )
 

@@ -31,16 +31,16 @@ class NgramProposer(BaseProposer):
 
     @dataclass(frozen=True, slots=True)
     class Options:
-        prompt_lookup_min: int = option(2, "shortest run of tokens that counts as a match")
-        prompt_lookup_max: int = option(5, "longest run of tokens looked for, tried first")
-        remember: bool = option(False, "search past replies too, and keep them in the data folder")
+        prompt_lookup_min: int = option(2, "shortest match, in tokens")
+        prompt_lookup_max: int = option(5, "longest match, in tokens; tried first")
+        remember: bool = option(False, "search past replies too, and store them in the data folder")
 
         def __post_init__(self) -> None:
             if not 1 <= self.prompt_lookup_min <= self.prompt_lookup_max <= 64:
                 raise InvalidRequest(
                     "options",
                     f"prompt_lookup_min is {self.prompt_lookup_min} and prompt_lookup_max "
-                    f"{self.prompt_lookup_max}; they must satisfy 1 <= min <= max <= 64.",
+                    f"{self.prompt_lookup_max}; 1 <= min <= max <= 64 is required.",
                 )
 
     def __init__(self, options: Options, resources: Resources) -> None:

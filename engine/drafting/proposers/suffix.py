@@ -38,22 +38,19 @@ class SuffixProposer(BaseProposer):
 
     @dataclass(frozen=True, slots=True)
     class Options:
-        max_tree_depth: int = option(
-            24, "longest run of tokens looked for, the drafted one included", range=(2, 64)
-        )
+        max_tree_depth: int = option(24, "longest match plus draft, in tokens", range=(2, 64))
         max_cached_requests: int = option(
-            1000, "past replies searched beside this text; 0: none", range=(0, 100_000)
+            1000, "past replies to search; 0 = none", range=(0, 100_000)
         )
-        max_spec_factor: float = option(1.0, "drafted tokens for each matching one, at most")
+        max_spec_factor: float = option(1.0, "most drafted tokens per matched token")
         min_token_prob: float = option(
-            0.1, "a draft ends where it is less likely than this", range=(0, 1)
+            0.1, "end a draft before a token less likely than this", range=(0, 1)
         )
         edits: bool = option(
             True,
-            "where a text is rewritten, go on copying behind each change, and make the same changes "
-            "again",
+            "in rewritten text, continue copying after each change and repeat the same changes",
         )
-        remember: bool = option(False, "keep past replies in the data folder, for the next start")
+        remember: bool = option(False, "store past replies in the data folder, for the next start")
 
         def __post_init__(self) -> None:
             if not 0 < self.max_spec_factor <= 16:

@@ -1,8 +1,11 @@
 // Memory for weights, and how work on them is divided among threads.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <mutex>
 #include <new>
 
 #ifdef __linux__
@@ -11,19 +14,58 @@
 
 namespace foretoken {
 
-// Page-aligned memory, in huge pages where the system has them: fewer TLB misses when streaming. It is allocated by C++'s
-// operators because Windows has no aligned_alloc.
-class Bytes {
+// Memory that several owners share, in huge pages where the system has them: fewer TLB misses when streaming. It is allocated by
+// C++'s operators because Windows has no aligned_alloc.
+class Slab {
 public:
-    explicit Bytes(size_t size) : alignment_{HUGE_PAGE && size >= HUGE_PAGE ? HUGE_PAGE : size_t{4096}} {
-        const size_t alignment = size_t(alignment_);
-        size = (size + alignment - 1) / alignment * alignment;
-        data_ = ::operator new(size, alignment_);
+    explicit Slab(size_t size) : size_(size), data_(::operator new(size, ALIGNMENT)) {
 #ifdef __linux__
-        if (alignment == HUGE_PAGE) madvise(data_, size, MADV_HUGEPAGE);
+        madvise(data_, size, MADV_HUGEPAGE);
 #endif
     }
-    ~Bytes() { ::operator delete(data_, alignment_); }
+    ~Slab() { ::operator delete(data_, ALIGNMENT); }
+    Slab(const Slab&) = delete;
+    Slab& operator=(const Slab&) = delete;
+
+    // Return the next `size` bytes, null if so many are not left.
+    void* take(size_t size) {
+        if (size > size_ - used_) return nullptr;
+        used_ += size;
+        return static_cast<char*>(data_) + used_ - size;
+    }
+
+    static constexpr size_t HUGE_PAGE = size_t{1} << 21;
+
+private:
+    static constexpr std::align_val_t ALIGNMENT{HUGE_PAGE};
+
+    const size_t size_;
+    size_t used_ = 0;
+    void* const data_;
+};
+
+// Page-aligned memory. Weights lie one after the other in slabs: a huge page for each one's end took a tenth of their memory.
+class Bytes {
+public:
+    explicit Bytes(size_t size) {
+        size = (size + PAGE - 1) / PAGE * PAGE;
+        if (size < SHARED) {
+            data_ = ::operator new(size, std::align_val_t{PAGE});
+            return;
+        }
+        static std::mutex mutex;
+        static std::weak_ptr<Slab> last;
+        const std::lock_guard lock(mutex);
+        slab_ = last.lock();
+        data_ = slab_ ? slab_->take(size) : nullptr;
+        if (data_) return;
+        slab_ = std::make_shared<Slab>(std::max(SLAB, (size + Slab::HUGE_PAGE - 1) / Slab::HUGE_PAGE * Slab::HUGE_PAGE));
+        last = slab_;
+        data_ = slab_->take(size);
+    }
+    ~Bytes() {
+        if (!slab_) ::operator delete(data_, std::align_val_t{PAGE});
+    }
     Bytes(const Bytes&) = delete;
     Bytes& operator=(const Bytes&) = delete;
 
@@ -33,13 +75,9 @@ public:
     }
 
 private:
-#ifdef __linux__
-    static constexpr size_t HUGE_PAGE = size_t{1} << 21;
-#else
-    static constexpr size_t HUGE_PAGE = 0;  // not available
-#endif
+    static constexpr size_t PAGE = 4096, SLAB = size_t{1} << 26, SHARED = size_t{1} << 18;
 
-    const std::align_val_t alignment_;
+    std::shared_ptr<Slab> slab_;
     void* data_;
 };
 

@@ -26,7 +26,7 @@ class FeedForward(IntEnum):
 
 class Attention(c.Structure):
     _fields_ = [
-        *_fields(c.c_void_p, "qkv output qk_norm sinks rotation temperature"),
+        *_fields(c.c_void_p, "qkv output qk_norm sinks rotation temperature axes"),
         *_fields(c.c_int32, "heads kv_heads head_dim window slot output_gate shared value_norm"),
         *_fields(c.c_int32, "qk_norm_across_heads qk_norm_after_rope"),
         ("score_cap", c.c_float),
@@ -130,8 +130,8 @@ class TrimmedPanels(c.Structure):
 class Sequence(c.Structure):
     _fields_ = [
         ("cache", Cache),
-        ("parents", c.c_void_p),
-        *_fields(c.c_int32, "rows start from_ to pending absorbed"),
+        *_fields(c.c_void_p, "parents embedded places"),
+        *_fields(c.c_int32, "rows start from_ to pending absorbed shift"),
     ]
 
 

@@ -149,9 +149,9 @@ def choose_attend(
         _row_independent[key] = _is_row_independent(heads, kv_heads, head_dim, dtype, device)
         if not _row_independent[key]:
             log.warning(
-                "This machine computes attention (%d heads of %d, %s) with other bits when other "
-                "rows stand beside a row. It is done row by row: the words stay right, but "
-                "checking drafted tokens takes longer.",
+                "On this machine, attention results (%d heads of %d, %s) depend on the batch. "
+                "Rows are computed one by one: the text stays right, but checking drafts is "
+                "slower.",
                 heads,
                 head_dim,
                 dtype,

@@ -116,8 +116,9 @@ def _choose_unpacked(weight: Tensor) -> _Unpacked:
     if is_row_independent(TiledLinear(weight), weight):
         return TiledLinear
     log.warning(
-        "This machine multiplies by weights of %d x %d in %s with other bits when other rows stand "
-        "beside a row. It is done row by row: the words stay right, but speculation does not pay.",
+        "On this machine, results for weights of %d x %d in %s depend on the batch. "
+        "Rows are computed one by one: the text stays right, but drafting does not "
+        "help.",
         *weight.shape,
         weight.dtype,
     )

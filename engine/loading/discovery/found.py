@@ -7,12 +7,13 @@ from functools import lru_cache
 from pathlib import Path
 
 from engine.drafting.heads import kind_in
-from engine.errors import ModelError
+from engine.errors import ModelError, what_failed
 from engine.loading.discovery.listing import Listed
 from engine.loading.specs import ModelSpec, with_sizes
 from engine.models.checkpoints.checkpoint import Checkpoint, inspect
 from engine.models.checkpoints.gguf.description import is_gguf, siblings
 from engine.models.checkpoints.gguf.header import read_gguf_header
+from engine.vision.mmproj import beside as tower_beside
 
 _Stamp = tuple[tuple[str, int, int], ...]
 
@@ -44,11 +45,11 @@ def examine(listed: Listed, place: str) -> FoundModel:
     try:
         stamp = _stamp(listed.path)
     except OSError as error:
-        reason = f"{listed.path} cannot be read: {error.strerror or error}."
+        reason = f"{listed.path} cannot be read: {what_failed(error)}."
         return replace(model, reason=reason)
-    # What drafts for it may come later.
-    beside = siblings(listed.path) if is_gguf(listed.path) else ()
-    return _examined(model, stamp, tuple(beside))
+    # What drafts for it, or sees for it, may come later.
+    beside = (*siblings(listed.path), tower_beside(listed.path)) if is_gguf(listed.path) else ()
+    return _examined(model, stamp, beside)
 
 
 def bytes_of(listed: Listed) -> int:
@@ -67,19 +68,17 @@ def _stamp(path: Path) -> _Stamp:
 
 
 @lru_cache(maxsize=1024)
-def _examined(model: FoundModel, stamp: _Stamp, beside: tuple[Path, ...]) -> FoundModel:
+def _examined(model: FoundModel, stamp: _Stamp, beside: tuple[Path | None, ...]) -> FoundModel:
     path = model.path
     model = replace(model, bytes=sum(size for _, size, _ in stamp))
     if kind := kind_in(path):
         return replace(model, type="head", head=kind)
     try:
-        checkpoint = inspect(path)
+        return _usable(inspect(path), model)
     except ModelError as error:
         reason = str(error)
     except Exception as error:  # a scan goes on, whatever a damaged file makes of its reader
-        reason = f"{path} cannot be read: {error}."
-    else:
-        return _usable(checkpoint, model)
+        reason = f"{path} cannot be read: {what_failed(error)}."
     return replace(model, architecture=_stated_architecture(path), reason=reason)
 
 
@@ -87,7 +86,7 @@ def _usable(checkpoint: Checkpoint, model: FoundModel) -> FoundModel:
     name = checkpoint.architecture
     model = replace(model, bytes=checkpoint.bytes, architecture=name, type=checkpoint.dtype)
     if not checkpoint.writes_text:
-        return replace(model, reason=f"It is {name}, which does not continue a text.")
+        return replace(model, reason=f"It is {name}, which cannot continue text.")
     spec = ModelSpec(id=str(model.path), name=model.name, path=model.path)
     return replace(model, spec=with_sizes(spec, checkpoint))
 

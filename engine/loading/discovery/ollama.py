@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from engine.errors import what_failed
 from engine.files import read_json
 from engine.loading.discovery.listing import Listed, ModelStore
 from engine.loading.discovery.system import MACOS, WINDOWS, System
@@ -55,15 +56,13 @@ def _listed(folder: Path, manifest: Path, name: str) -> Listed:
         return Listed(
             manifest,
             name,
-            f"Its manifest {manifest} cannot be read ({error}). Pull the model again.",
+            f"Its manifest {manifest} cannot be read: {what_failed(error)}. Pull the model again.",
         )
     file = files.get(_MODEL)
     if file is None:
-        return Listed(manifest, name, "Ollama keeps no GGUF file for it, so it runs only there.")
+        return Listed(manifest, name, "Ollama has no GGUF file for it, so only Ollama can run it.")
     if _ADAPTER in files:
-        return Listed(
-            file, name, "It is an adapter on top of another model; adapters are not applied here."
-        )
+        return Listed(file, name, "It is an adapter for another model; adapters are not supported.")
     return Listed(file, name)
 
 

@@ -52,4 +52,4 @@ def _problems(spec: ModelSpec, found: Repository) -> Iterator[str]:
     if there is None:
         yield f"{found.name} has no {spec.file or 'model in safetensors'}."
     elif spec.bytes and abs(there.bytes - spec.bytes) > TOLERANCE * there.bytes:
-        yield f"{found.name} has {there.bytes:,} bytes of it, not about {spec.bytes:,}."
+        yield f"{found.name} has {there.bytes:,} bytes there, not about {spec.bytes:,}."

@@ -54,20 +54,20 @@ def delete(models: Path, path: Path, in_use: Iterable[Path]) -> int:
     found = next((one for one in downloaded(models) if one.path == path), None)
     if found is None:
         raise InvalidRequest(
-            "path", f"{path} is not among the downloads in {models}, so it is not deleted here."
+            "path", f"{path} is not one of the downloads in {models}, so it was not deleted."
         )
     doomed = found.files or (found.path,)
     root = Path(os.path.realpath(models))
     for one in doomed:
         place = Path(os.path.realpath(one.parent))
         if place != root and root not in place.parents:
-            raise InvalidRequest("path", f"{one} leads out of {models}, so it is not deleted.")
+            raise InvalidRequest("path", f"{one} is a link out of {models}, so it was not deleted.")
     for used in map(os.path.realpath, in_use):
         if any(_holds(Path(os.path.realpath(one)), Path(used)) for one in doomed):
             raise InvalidRequest(
                 "path",
-                f"{found.name} is in use: it is loaded, or being loaded or downloaded. Load another "
-                "model or pause the download, then delete it.",
+                f"{found.name} is in use. Load another model or pause the download, then delete "
+                "it.",
             )
     try:
         for one in doomed:
@@ -75,8 +75,8 @@ def delete(models: Path, path: Path, in_use: Iterable[Path]) -> int:
         _drop_empty(found.path if found.files == () else found.path.parent, models)
     except OSError as error:
         raise DiskError(
-            f"{found.name} could not be deleted as a whole: {error.strerror or error}. Check who owns "
-            f"{path}, and delete it again."
+            f"{found.name} could not be deleted completely: {error.strerror or error}. "
+            f"Check the permissions of {path} and delete it again."
         ) from error
     return found.bytes
 

@@ -15,7 +15,7 @@ from huggingface_hub.errors import (
     RevisionNotFoundError,
 )
 
-from engine.errors import DownloadError, TokenNeeded
+from engine.errors import DownloadError, MissingAtHub, TokenNeeded
 from engine.loading.hub.paths import MODELS_VARIABLE, endpoint, hub_page, repository_of
 from engine.loading.specs import ModelSpec
 from engine.machine.secrets import hub_token
@@ -27,7 +27,7 @@ _LAYOUT = (
 """Arguments of ``hf download`` for a model in transformers' layout."""
 _USUAL = "*Q4_K_M*.gguf"
 """The file of a GGUF repository that most people take: four bits."""
-_TERMINAL = "In a terminal that is foretoken models token, hf auth login, or HF_TOKEN."
+_TERMINAL = "In a terminal: foretoken models token, hf auth login, or HF_TOKEN."
 """Said on the page too, whose own field stands below."""
 
 
@@ -42,7 +42,7 @@ def explain_errors(spec: ModelSpec, destination: Path) -> Iterator[None]:
     except RepositoryNotFoundError as error:
         raise _not_found(repository, error) from error
     except RevisionNotFoundError as error:
-        raise DownloadError(
+        raise MissingAtHub(
             f"{repository} has no revision '{spec.revision}'. Check it at {where}, or use 'main'."
         ) from error
     except HfHubHTTPError as error:
@@ -51,9 +51,9 @@ def explain_errors(spec: ModelSpec, destination: Path) -> Iterator[None]:
         if is_connection_error(error):
             raise DownloadError(_offline(spec, destination)) from error
         raise DownloadError(
-            f"{repository} cannot be stored at {destination}: {error.strerror or error}. What has "
-            "arrived is kept. Free some space and check the permissions, then download again; or set "
-            f"{MODELS_VARIABLE} to another folder."
+            f"{repository} cannot be saved in {destination}: {error.strerror or error}. "
+            "Progress is kept. Free some space or check permissions, then download again; "
+            f"or choose another folder with {MODELS_VARIABLE}."
         ) from error
     except DownloadError:
         raise
@@ -76,14 +76,14 @@ def is_connection_error(error: BaseException) -> bool:
 def _not_found(repository: str, error: RepositoryNotFoundError) -> DownloadError:
     """Return the error for 404, or for 401, which the hub also answers for missing repositories."""
     if error.response is not None and error.response.status_code == 404:
-        return DownloadError(
-            f"There is no repository {repository} at {endpoint()}. Check the name: it is spelt "
-            "owner/name, with capitals as there."
+        return MissingAtHub(
+            f"There is no repository {repository} at {endpoint()}. Check the name "
+            "(owner/name, case-sensitive)."
         )
     return TokenNeeded(
-        f"There is no repository {repository} at {endpoint()}, or it is private and no token that "
-        "may read it is set. Check the name; for a private one give Foretoken an access token of an "
-        f"account that may read it. {_TERMINAL}"
+        f"There is no repository {repository} at {endpoint()}, or it is private "
+        "and needs an access token. Check the name, or add a token of an account with "
+        f"access. {_TERMINAL}"
     )
 
 
@@ -91,14 +91,15 @@ def _gated(spec: ModelSpec, where: str) -> str:
     licence = "" if spec.licence == "unknown" else f" ({spec.licence})"
     if hub_token().get()[0] is None:
         return (
-            f"{spec.repository} is gated{licence}, and no access token is set. Accept its "
-            f"licence at {where}, create a token at {endpoint()}/settings/tokens, give it to Foretoken, "
-            f"and download again. {_TERMINAL}"
+            f"{spec.repository} is gated{licence} and needs an access token. Accept its "
+            f"licence at {where}, create a token at {endpoint()}/settings/tokens, add it to "
+            f"Foretoken, and download again. {_TERMINAL}"
         )
     return (
-        f"{spec.repository} is gated{licence}, and your access token was refused. Accept its "
-        f"licence at {where} with the token's account; a fine-grained token also needs the permission "
-        "to read gated repositories. Then download again, or give another token."
+        f"{spec.repository} is gated{licence}, and your access token was refused. "
+        f"Accept its licence at {where} with the same account; a fine-grained token "
+        "also needs permission to read gated repositories. Then download again, or add "
+        "another token."
     )
 
 
@@ -107,18 +108,17 @@ def _refused(spec: ModelSpec, error: HfHubHTTPError) -> DownloadError:
     if status in (401, 403):
         return TokenNeeded(_gated(spec, hub_page(spec)))
     if status == 404:  # of a mirror: the hub says of what
-        return DownloadError(
-            f"{endpoint()} has no {spec.repository}, or not all of its files (404). Check the name: "
-            "it is spelt owner/name, with capitals as there."
+        return MissingAtHub(
+            f"{spec.repository}, or one of its files, is not at {endpoint()} (404). Check "
+            "the name (owner/name, case-sensitive)."
         )
     if status == 429:
         return DownloadError(
-            f"{endpoint()} asks to slow down (429), again and again. What has arrived is kept. Wait some "
-            "minutes, then download again; with an access token more may be asked of it."
+            f"{endpoint()} limits the number of requests (429). Progress is kept. Wait some "
+            "minutes and download again; an access token raises the limit."
         )
     return DownloadError(
-        f"{endpoint()} answered {status} for {spec.repository}. What has arrived is kept; "
-        "try again later."
+        f"{endpoint()} answered {status} for {spec.repository}. Progress is kept; try again later."
     )
 
 
@@ -126,13 +126,11 @@ def _offline(spec: ModelSpec, destination: Path) -> str:
     """Return the message for a download, or for a look-up, which knows no files or sizes yet."""
     offline = constants.HF_HUB_OFFLINE
     cause = "HF_HUB_OFFLINE is set" if offline else f"{endpoint()} cannot be reached"
-    said = (
-        f"{spec.name} is not complete on this machine and {cause}. Connect and try again; what has "
-    )
-    said += "arrived is kept."
-    if not spec.bytes:
+    said = f"{cause}, so the contents of {spec.repository} are unknown. Connect and try again."
+    if spec.bytes:
         said = (
-            f"{cause}, so what {spec.repository} holds is not known. Connect and look it up again."
+            f"{spec.name} is not fully downloaded, and {cause}. Check your connection and try "
+            "again; progress is kept."
         )
     wanted = f'--include "{Path(spec.file).name}" ' if spec.file else _LAYOUT
     if not spec.file and "gguf" in str(spec.repository).lower():
@@ -140,7 +138,7 @@ def _offline(spec: ModelSpec, destination: Path) -> str:
     revision = "" if spec.revision == "main" else f" --revision {spec.revision}"
     size = f" ({format_bytes(spec.bytes)})" if spec.bytes else ""
     return (
-        f"{said} Or, on a machine with a network, run\n"
-        f"  hf download {spec.repository}{revision} {wanted}--local-dir {destination.name}\n"
-        f"and copy that folder{size} to {destination}"
+        f"{said} Or run this on a machine with internet access\n  hf download "
+        f"{spec.repository}{revision} {wanted}--local-dir {destination.name}\nand copy "
+        f"that folder{size} to {destination}"
     )

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from engine.errors import DownloadError, ModelError
+from engine.loading.hub.disk import PARTIAL
 from engine.loading.hub.paths import folder_for, locate
 from engine.loading.progress import DownloadProgress
 from engine.loading.specs import ModelSpec
+
+_LOCK = ".lock"
 
 
 def download(
@@ -27,14 +30,14 @@ def download(
     another call then continues.
     """
     if spec.address:
-        raise ModelError(f"{spec.name} is on a server, and its weights cannot be loaded here.")
+        raise ModelError(f"{spec.name} is on a server; its weights cannot be loaded here.")
     found = locate(spec, models)
     if found is not None:
         return found
     if spec.path is not None:
         raise DownloadError(_absent(spec))
     if models is None:
-        raise DownloadError(f"{spec.name} is not on disk, and no folder for downloads was given.")
+        raise DownloadError(f"{spec.name} is not downloaded, and no download folder was given.")
     # The hub's client: most models are on disk, and a reply from one should not wait for it.
     from engine.loading.hub.errors import explain_errors
     from engine.loading.hub.transfer import Transfer
@@ -47,12 +50,12 @@ def download(
 def _absent(spec: ModelSpec) -> str:
     if spec.shipped:
         return (
-            f"{spec.name} ships with the app, but its folder {spec.path} is not there. "
-            "Restore it from the repository, or install the app again."
+            f"{spec.name} is included with Foretoken, but its folder {spec.path} is "
+            "missing. Restore it, or reinstall Foretoken."
         )
     return (
-        f"{spec.name} is kept in {spec.path}, but its files are not there. Put them back, or name the "
-        "place where they are."
+        f"{spec.name} should be in {spec.path}, but its files are missing. Put them "
+        "back, or give the new path."
     )
 
 
@@ -66,13 +69,24 @@ def _only_one(destination: Path, spec: ModelSpec) -> Iterator[None]:
 
     try:
         destination.mkdir(parents=True, exist_ok=True)
-        lock = WeakFileLock(destination / ".lock", timeout=0.2)
+        lock = WeakFileLock(destination / _LOCK, timeout=0.2)
         lock.__enter__()
     except Timeout as error:
         raise DownloadError(
-            f"{spec.name} is being downloaded already, in another window or program. Wait for it."
+            f"{spec.name} is already being downloaded by another window or program. Wait for it."
         ) from error
     try:
         yield
     finally:
         lock.__exit__(None, None, None)
+        _drop_unbegun(destination)
+
+
+def _drop_unbegun(folder: Path) -> None:
+    """Remove the folder of a download that was refused before anything arrived."""
+    with suppress(OSError):
+        if (folder / PARTIAL).is_dir():
+            (folder / PARTIAL).rmdir()  # raises unless it is empty
+        if {each.name for each in folder.iterdir()} <= {_LOCK}:
+            (folder / _LOCK).unlink(missing_ok=True)
+            folder.rmdir()

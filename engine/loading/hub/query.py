@@ -34,9 +34,7 @@ def search(words: str) -> tuple[Hit, ...]:
     """
     words = " ".join(words.split())
     if not words:
-        raise InvalidRequest(
-            "words", "Nothing to search for was given. Type a part of a model's name."
-        )
+        raise InvalidRequest("words", "Enter part of a model's name.")
     from huggingface_hub.utils import (  # type: ignore[attr-defined]  # re-exported implicitly
         build_hf_headers,
         get_session,
@@ -61,7 +59,7 @@ def search(words: str) -> tuple[Hit, ...]:
         )
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise DownloadError(
-            f"{address} did not answer as the Hugging Face hub does. Check HF_ENDPOINT."
+            f"{address} did not answer like the Hugging Face hub. Check HF_ENDPOINT."
         ) from error
     except Exception as error:
         raise _failed(words, error) from error
@@ -76,13 +74,13 @@ def _failed(words: str, error: Exception) -> DownloadError:
 
     status = status_of(error)
     if status is not None:
-        return DownloadError(f"{endpoint()} answered {status} to a search. Try again later.")
+        return DownloadError(f"{endpoint()} answered the search with {status}. Try again later.")
     if not is_connection_error(error):
         raise error
     cause = (
         "HF_HUB_OFFLINE is set" if constants.HF_HUB_OFFLINE else f"{endpoint()} cannot be reached"
     )
     return DownloadError(
-        f"{cause}, so '{words}' was not searched for. Connect and search again; models on this machine "
-        "work without a network."
+        f"{cause}, so the search for '{words}' failed. Check your connection; models on "
+        "this machine work offline."
     )

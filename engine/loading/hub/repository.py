@@ -54,8 +54,8 @@ def named_in(text: str) -> tuple[str, str]:
     if not _NAME.fullmatch(name):
         raise InvalidRequest(
             "repository",
-            f"{text or 'Nothing'} is no repository's name. It is spelt owner/name, as "
-            "Qwen/Qwen3-0.6B, or is the address of its page.",
+            f"{text or 'Nothing'} is not a repository name. Write owner/name, such as "
+            "Qwen/Qwen3-0.6B, or its web address.",
         )
     return name, revision or "main"
 
@@ -71,9 +71,10 @@ def names_repository(text: str) -> bool:
     return True
 
 
-def look_up(text: str, models: Path = Path()) -> Repository:
-    """Ask the hub for a repository. Blocks for some seconds. ``models``: the folder for downloads,
-    named if the hub cannot be reached. Raises InvalidRequest, DownloadError, TokenNeeded."""
+def look_up(text: str, models: Path = Path(), wanted: str = "") -> Repository:
+    """Ask the hub for a repository. Blocks for some seconds. ``models``, the folder for downloads, and
+    ``wanted``, a pattern of file names, are for what to do if the hub cannot be reached. Raises
+    InvalidRequest, DownloadError, TokenNeeded."""
     name, revision = named_in(text)
     from huggingface_hub import HfApi
 
@@ -83,7 +84,7 @@ def look_up(text: str, models: Path = Path()) -> Repository:
     spec = ModelSpec(id=name, name=name.split("/")[1], repository=name, revision=revision)
     api = HfApi(endpoint=endpoint(), token=hub_token().get()[0])
     retry = Retry(lambda: None, lambda why: None)
-    with explain_errors(spec, folder_for(spec, models)):
+    with explain_errors(replace(spec, file=wanted), folder_for(spec, models)):
         info = retry.call(
             lambda: api.model_info(name, revision=revision, files_metadata=True, timeout=ANSWER_S),
             first=True,
@@ -137,10 +138,10 @@ def _is_companion(name: str) -> bool:
 def _reason(name: str, files: list[str]) -> str:
     if any(file.endswith((".bin", ".pt", ".pth")) for file in files):
         return (
-            f"{name} publishes its weights as pickles only. A pickle can run any code when it is read, "
-            "so it is not downloaded. Choose a repository with safetensors or GGUF files."
+            f"{name} has only pickle weights. Reading a pickle can run any code, so it is "
+            "not downloaded. Choose a repository with safetensors or GGUF files."
         )
     return (
-        f"{name} holds neither weights in safetensors beside a config.json nor a GGUF file, so there is "
-        "nothing to run. Choose another repository."
+        f"{name} has neither safetensors weights with a config.json nor a GGUF file, so "
+        "it cannot run here. Choose another repository."
     )

@@ -57,12 +57,12 @@ class Retry:
         asked = None if error is None else wanted_wait(error)
         if asked is not None and asked > LONGEST_WAIT_S:
             raise DownloadError(
-                f"{endpoint()} lets nobody from here in for another {round(asked / 60)} minutes, for too "
-                "much was asked of it (429). What has arrived is kept; download again then. With an "
-                "access token more may be asked."
+                f"{endpoint()} refuses requests for another {round(asked / 60)} minutes, "
+                "because too many were sent (429). Progress is kept; download again later. An "
+                "access token raises the limit."
             ) from error
         seconds = BACKOFF_S * 2 ** (attempt - 1) if asked is None else asked
-        why = "the hub asks to slow down" if asked is not None else "the connection broke off"
+        why = "Hugging Face limits requests" if asked is not None else "the connection was lost"
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0:
             self._stop()

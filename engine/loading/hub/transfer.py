@@ -29,6 +29,7 @@ from engine.loading.hub.disk import PARTIAL, flat
 from engine.loading.hub.meter import Meter
 from engine.loading.hub.paths import MODELS_VARIABLE, endpoint, locate, repository_of
 from engine.loading.hub.retry import Retry
+from engine.loading.pooling import CONFIG, MODULES
 from engine.loading.progress import DownloadProgress
 from engine.loading.specs import ModelSpec
 from engine.machine.secrets import hub_token
@@ -39,7 +40,7 @@ from engine.values.units import format_bytes
 _SMALL_FILES = (
     "config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json",
     "special_tokens_map.json", "added_tokens.json", "tokenizer.model", "vocab.json", "merges.txt",
-    "vocab.txt", "chat_template.jinja", "chat_template.json",
+    "vocab.txt", "chat_template.jinja", "chat_template.json", MODULES, CONFIG,
 )  # fmt: skip
 _LICENCES = ("LICENSE*",)
 _SPARE_SPACE = 512_000_000  # left free on the disk, so that the machine stays usable
@@ -104,8 +105,8 @@ class Transfer:
         found = locate(self._spec, self._destination.parent)
         if found is None:
             raise DownloadError(
-                f"{self._repository} was downloaded to {self._destination}, but is not complete: "
-                "tokenizer or weights are missing in the repository. Choose another model."
+                f"{self._repository} was downloaded to {self._destination}, but the repository "
+                "has no tokenizer or no weights. Choose another model."
             )
         if not [*self._parts.glob("*.part")]:  # another file of the repository may be half here
             shutil.rmtree(self._parts, ignore_errors=True)
@@ -124,8 +125,8 @@ class Transfer:
         missing = [name for name in shards if name not in remote]
         if missing:
             raise DownloadError(
-                f"{self._repository} names weights that it does not hold ({', '.join(missing[:3])}). "
-                "The repository is broken: choose another revision or model."
+                f"{self._repository} lists weights that it does not have "
+                f"({', '.join(missing[:3])}). Choose another revision or model."
             )
         return [remote[name] for name in shards]
 
@@ -134,11 +135,11 @@ class Transfer:
         missing = [name for name in names if name not in remote]
         if missing:
             raise DownloadError(
-                f"{self._repository} holds no {missing[0]}. Look the repository up again: its files were "
-                "renamed, or the name is misspelt."
+                f"{self._repository} has no {missing[0]}. Check the name, or look up the "
+                "repository again: its files may have been renamed."
             )
         if any(Path(name).is_absolute() or ".." in Path(name).parts for name in names):
-            raise DownloadError(f"{self._spec.file} lies outside its folder, so it is refused.")
+            raise DownloadError(f"{self._spec.file} is outside its folder, so it is refused.")
         return [remote[name] for name in names]
 
     def _check_space(self, files: list[_RemoteFile]) -> None:
@@ -148,9 +149,9 @@ class Transfer:
         free = shutil.disk_usage(self._destination).free
         if missing + _SPARE_SPACE > free:
             raise DownloadError(
-                f"{self._repository} needs {format_bytes(missing)} more on disk, {format_bytes(free)} "
-                f"are free at {self._destination}. Free some space, or set {MODELS_VARIABLE} to a folder "
-                "on another disk."
+                f"{self._repository} needs {format_bytes(missing)} more disk space; "
+                f"{format_bytes(free)} are free at {self._destination}. Free some space, or "
+                f"choose a folder on another disk with {MODELS_VARIABLE}."
             )
 
     def _is_there(self, file: _RemoteFile) -> bool:
@@ -199,8 +200,8 @@ class Transfer:
             furthest = max(furthest, reached)
             if attempts >= retry.ATTEMPTS:
                 raise error or DownloadError(
-                    f"{endpoint()} ends {name} of {self._repository} after {reached:,} of {size:,} bytes "
-                    "each time. What has arrived is kept; try again later."
+                    f"{endpoint()} ended {name} of {self._repository} after {reached:,} of {size:,} "
+                    "bytes, repeatedly. Progress is kept; try again later."
                 )
             self._retry.wait(attempts, error)
 
@@ -242,15 +243,15 @@ class Transfer:
         if digest != sha256:
             part.unlink()
             raise DownloadError(
-                f"{name} of {self._repository} arrived damaged (its SHA-256 is not what the hub tells) "
-                "and was deleted. Try again; if it happens again, a proxy or the disk is at fault."
+                f"{name} of {self._repository} was damaged on the way (wrong SHA-256) and "
+                "deleted. Try again; if it happens again, check the proxy or the disk."
             )
 
     def _stop_if_cancelled(self) -> None:
         if self._cancelled():
             raise DownloadCancelled(
-                f"The download of {self._repository} was stopped. What has arrived is kept; "
-                "download again to continue."
+                f"The download of {self._repository} was stopped. Progress is kept; download "
+                "again to continue."
             )
 
 
@@ -264,7 +265,8 @@ def _small_files(remote: dict[str, _RemoteFile], *, gguf: bool) -> list[_RemoteF
     return [
         file
         for name, file in sorted(remote.items())
-        if any(fnmatch(name, pattern) for pattern in patterns) and "/" not in name
+        if any(fnmatch(name, pattern) for pattern in patterns)
+        and ("/" not in name or name in patterns)
     ]
 
 
@@ -272,7 +274,9 @@ def _shards(index: Path) -> list[str]:
     try:
         names = sorted(set(read_json(index)["weight_map"].values()))
     except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
-        raise DownloadError(f"{index} is no index of weights. Delete it and try again.") from error
+        raise DownloadError(
+            f"{index} is not an index of weights. Delete it and try again."
+        ) from error
     if any(Path(name).name != name or not name.endswith(".safetensors") for name in names):
         raise DownloadError(f"{index} names files outside its folder, so it is refused.")
     return names
@@ -282,10 +286,10 @@ def _no_safetensors(repository: str, remote: list[str]) -> str:
     pickles = sorted(name for name in remote if name.endswith((".bin", ".pt", ".pth")))
     if pickles:
         return (
-            f"{repository} publishes its weights as pickles only ({pickles[0]}). A pickle can run any "
-            "code when it is read, so nothing was downloaded. Choose a repository with safetensors."
+            f"{repository} has only pickle weights ({pickles[0]}). Reading a pickle can run "
+            "any code, so nothing was downloaded. Choose a repository with safetensors."
         )
     return (
-        f"{repository} holds no {SINGLE_FILE} and no {INDEX_FILE}, so there is nothing to load. "
-        "Choose a repository in transformers' layout."
+        f"{repository} has no {SINGLE_FILE} and no {INDEX_FILE}. Choose a repository in "
+        "transformers layout."
     )

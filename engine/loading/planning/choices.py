@@ -154,31 +154,31 @@ def _stored_note(quantization: str, checkpoint: Checkpoint) -> str | None:
     if not checkpoint.block_formats:
         return None
     if quantization == AS_STORED:
-        return f"Weights are multiplied as the file has them ({checkpoint.dtype})."
-    again = "widened to" if quantization in UNQUANTISED else "widened, then rounded again to"
-    return f"The file's weights ({checkpoint.dtype}) are {again} {quantization}."
+        return f"Runs the file's {checkpoint.dtype} weights directly."
+    again = "widened to" if quantization in UNQUANTISED else "converted, then rounded to"
+    return f"The file's {checkpoint.dtype} weights are {again} {quantization}."
 
 
 def _device_note(quantization: str, checkpoint: Checkpoint, device: Device) -> str | None:
-    if device.device.type == "cuda":
+    if device.torch_device.type == "cuda":
         return _gpu_note(quantization, checkpoint, device)
     if quantization == Q4:
         formats = " and ".join(each.upper() for each in formats_in_four_bits(checkpoint))
-        return f"Matrices are rounded to blocks of {formats} as they are loaded."
+        return f"Weights are rounded to {formats} blocks while loading."
     if quantization == "nf4" and not _compiled(checkpoint, quantization, device):
         return (
-            "There is no NF4 kernel for this model here (it needs a C++ compiler): weights are widened "
-            "as they are used. int8 is faster."
+            "No NF4 kernel is available for this model (it needs a C++ compiler), so "
+            "weights are converted as they are used. int8 is faster."
         )
     if quantization != "int8":
         return None
     levels = int8_linear.exact_levels(checkpoint.hidden)
     if levels is None:
-        return "There is no exact int8 kernel for this processor: int8 is slow here. Choose bf16 or fp32."
+        return "This processor has no exact int8 kernel, so int8 is slow. Choose bf16 or fp32."
     if levels < int8.ACTIVATION_LEVELS[0]:
         return (
-            "This processor lacks VNNI, so activations have 7 bits in place of 8: sums stay exact, "
-            "rounding is coarser."
+            "This processor lacks VNNI, so activations use 7 bits instead of 8: still "
+            "exact sums, coarser rounding."
         )
     return None
 
@@ -188,28 +188,26 @@ def _gpu_note(quantization: str, checkpoint: Checkpoint, device: Device) -> str 
     if not device.kernels or checkpoint.architecture not in FAMILIES:
         return None
     reason = _why_no_kernels(checkpoint, quantization)
-    return (
-        reason and f"This model runs as torch's own operations, not through the kernels: {reason}"
-    )
+    return reason and f"This model runs with PyTorch operations, without the kernels: {reason}"
 
 
 def why_not_quantised(checkpoint: Checkpoint, device: Device) -> str | None:
     """Return why this model cannot run in int8 or nf4 here, with the remedy, or None."""
     if checkpoint.architecture not in FAMILIES:
         return _why_adapted(checkpoint)
-    if device.device.type == "cpu":
+    if device.torch_device.type == "cpu":
         return None
     remedy = "Choose bf16 or fp32, or the device cpu."
     if not device.kernels:
-        return f"the kernels for it do not run on this GPU. {remedy}"
+        return f"its kernels do not run on this GPU. {remedy}"
     reason = _why_no_kernels(checkpoint, QUANTISED[0])
-    return reason and f"the kernels for it cannot run this model. {reason} {remedy}"
+    return reason and f"its kernels cannot run this model. {reason} {remedy}"
 
 
 def _why_adapted(checkpoint: Checkpoint) -> str:
     return (
-        f"{checkpoint.architecture} runs through transformers, whose products are not quantised "
-        "here. Choose bf16 or fp32."
+        f"{checkpoint.architecture} runs through transformers, where weights are not "
+        "quantised. Choose bf16 or fp32."
     )
 
 
@@ -224,23 +222,20 @@ def why_not_stored(checkpoint: Checkpoint, device: Device) -> str | None:
     """Return why the model's matrices cannot be multiplied as a GGUF file has them, or None."""
     if not checkpoint.block_formats:
         return (
-            f"that is for GGUF files with quantised weights, and {checkpoint.name} has none: its weights "
-            f"are in {checkpoint.dtype}. Choose auto."
+            f"it needs a GGUF file with quantised weights, and {checkpoint.name} has "
+            f"{checkpoint.dtype} weights. Choose auto."
         )
     return _why_no_blocks(checkpoint, AS_STORED, device)
 
 
 def _why_no_blocks(checkpoint: Checkpoint, quantization: str, device: Device) -> str | None:
     if compiled_step(device) is None:
-        return (
-            "only the compiled step of a CPU multiplies weights in blocks of codes, and it is not "
-            "there. Choose int8."
-        )
+        return "it needs the compiled kernels on a CPU, which are not available. Choose int8."
     architecture = described(checkpoint)
     if architecture is None:
-        return "nothing runs a model with its settings. Choose auto, which tells why."
+        return "nothing can run a model with its settings. Choose auto, which says why."
     reason = _why_not_compiled(checkpoint, architecture, quantization, device)
-    return reason and f"the compiled step cannot run this model. {reason} Choose int8."
+    return reason and f"the compiled kernels cannot run this model. {reason} Choose int8."
 
 
 def check_kv_cache(checkpoint: Checkpoint, quantization: str, wanted: str, device: Device) -> str:
@@ -258,32 +253,30 @@ def check_kv_cache(checkpoint: Checkpoint, quantization: str, wanted: str, devic
 
 def why_no_fp8_cache(checkpoint: Checkpoint, quantization: str, device: Device) -> str | None:
     """Return why the model in ``quantization`` cannot have a KV cache in fp8 here, or None."""
-    remedy = "Choose auto, which keeps it as the model computes."
+    remedy = "Choose auto, the same format as the model."
     if not device.kernels:
         where = (
-            "models run on the CPU"
-            if device.device.type == "cpu"
+            "the model runs on the CPU"
+            if device.torch_device.type == "cpu"
             else "they do not run on this GPU"
         )
-        return f"only the kernels for CUDA read such a cache, and here {where}. {remedy}"
+        return f"it needs the CUDA kernels, and {where}. {remedy}"
     if checkpoint.architecture not in FAMILIES:
         return (
-            f"{checkpoint.architecture} runs through transformers, whose cache is not narrowed here. "
-            f"{remedy}"
+            f"{checkpoint.architecture} runs through transformers, which does not support "
+            f"it here. {remedy}"
         )
     if not device.fp8:
-        return f"this GPU converts no fp8; compute capability 8.9 or newer does. {remedy}"
+        return f"this GPU does not support fp8 (compute capability 8.9 or newer). {remedy}"
     if quantization == "fp32":
-        return (
-            f"only the kernels read such a cache, and they have no fp32. Choose bf16, or: {remedy}"
-        )
+        return f"it needs the kernels, which have no fp32. Choose bf16, or: {remedy}"
     reason = _why_no_kernels(checkpoint, quantization)
-    return reason and f"the kernels that read such a cache cannot run this model. {reason} {remedy}"
+    return reason and f"its kernels cannot run this model. {reason} {remedy}"
 
 
 def packs(checkpoint: Checkpoint, device: Device) -> bool:
     """Return whether weights are packed for the products, as this engine's decoders do on a CPU."""
-    return device.device.type == "cpu" and checkpoint.architecture in FAMILIES
+    return device.torch_device.type == "cpu" and checkpoint.architecture in FAMILIES
 
 
 def quantizations(checkpoint: Checkpoint, device: Device) -> tuple[str, ...]:
@@ -309,7 +302,7 @@ def _unquantised(checkpoint: Checkpoint, device: Device) -> str:
 
 def _eager_dtype(checkpoint: Checkpoint, device: Device) -> str:
     """Return the faster of fp32 and bf16 without the compiled step."""
-    if device.device.type == "cuda":
+    if device.torch_device.type == "cuda":
         return "bf16" if device.bf16 else "fp32"
     quick = checkpoint.parameters > SMALL and torch.ops.mkldnn._is_mkldnn_bf16_supported()
     return "bf16" if quick else "fp32"
@@ -341,7 +334,7 @@ def _why_not_compiled(
 
 
 def _may_be_compiled(device: Device) -> bool:
-    return device.native and device.device.type == "cpu"
+    return device.native and device.torch_device.type == "cpu"
 
 
 def _why_no_kernels(checkpoint: Checkpoint, quantization: str) -> str | None:

@@ -27,8 +27,8 @@ FP8_SCALE = 4
 BLOCKS_WIDTH = 1.05
 """Bytes of rearranged blocks for each byte of a GGUF file's."""
 
-LONGEST_CONTEXT = 32_768
-"""Caches are allocated whole, so a model's 128k context is not taken for granted."""
+DEFAULT_CONTEXT = 32_768
+"""Tokens of context, at most, unless a request asks for more: caches are allocated whole."""
 
 SHORTEST_CONTEXT = 512
 """A pair that leaves less context is refused."""
@@ -210,13 +210,12 @@ def fit(
     """Return whether a target and what drafts for it fit in ``free`` bytes with ``context`` tokens.
 
     ``instead``: the same models in other quantisations; if nothing fits, the sentence says what these
-    would need. ``context`` None is the target's own, up to ``LONGEST_CONTEXT``. ``free`` None is the
-    machine's free memory. ``gpu``: they will be on a GPU, whose memory ``free`` is. ``overhead`` None is
-    the default of the device.
+    would need. ``context`` None is ``DEFAULT_CONTEXT``; more than the target's own counts as that.
+    ``free`` None is the machine's free memory. ``gpu``: they will be on a GPU, whose memory ``free`` is.
+    ``overhead`` None is the default of the device.
     """
     models = [target, *drafting]
-    limit = min(target.context, LONGEST_CONTEXT)
-    asked = min(context or limit, limit)
+    asked = context_limit(target.context, context)
     room = memory.free_bytes() if free is None else free
     parts = tuple(
         ModelMemory(model.name, model.weight_bytes(), model.kv_bytes(asked), model.saved_bytes)
@@ -226,7 +225,7 @@ def fit(
     fixed = _fixed(models, gpu) if overhead is None else overhead
     work = fixed + _attention(models, asked, gpu)
     needed = weights + kv + work
-    longest = _largest_context(models, limit, room - weights - fixed, gpu)
+    longest = _largest_context(models, target.context, room - weights - fixed, gpu)
     others = {
         kind: fit(*models_of, context=context, free=room, overhead=overhead, gpu=gpu)
         for kind, models_of in instead.items()
@@ -245,6 +244,11 @@ def fit(
         sentence=_sentence(models, asked, needed, room, longest, others, gpu, draftless),
         models=parts,
     )
+
+
+def context_limit(own: int, asked: int | None) -> int:
+    """Return the tokens of context that a model with ``own`` is given if they fit."""
+    return min(own, asked or DEFAULT_CONTEXT)
 
 
 def widest(kinds: Sequence[str], context: Callable[[str], int], least: int) -> str:
@@ -289,7 +293,7 @@ def _sentence(
     names = ", ".join(model.name for model in models[:-1])
     names = f"{names} and {models[-1].name}" if names else models[-1].name
     if not all(model.parameters for model in models):
-        return f"The files of {names} are not here, so what they need is not known yet."
+        return f"The files of {names} are missing, so the memory needed is not known yet."
     verb = "needs" if len(models) == 1 else "need"
     place, programs = (" on the GPU", " that use the GPU") if gpu else ("", "")
     need = (
@@ -307,7 +311,7 @@ def _sentence(
         return (
             f"{need} Only a context of up to {longest:,} tokens fits.{narrower} For more, {remedy}"
         )
-    return f"{need} Not even the weights fit.{narrower} To load it, {remedy}"
+    return f"{need} The weights alone do not fit.{narrower} To load it, {remedy}"
 
 
 def _alternatives(others: Mapping[str, MemoryFit]) -> str:

@@ -29,7 +29,7 @@ SMALL = 100_000_000
 @dataclass(frozen=True, slots=True)
 class Forecast:
     """``memory_fit`` is the memory with ``context`` tokens; ``roles`` name each of its models: target,
-    draft, or the kind of a head. ``longest``: the default limit of the context.
+    draft, or the kind of a head. ``longest``: the target's own.
     ``quantization``: the target's.
     """
 
@@ -49,9 +49,7 @@ def forecast(
     ``Catalog.resolve`` for a broken file or a draft that does not fit.
     """
     if pairing.target.address:
-        raise ModelError(
-            f"{pairing.target.name} runs on a server, and takes of that one's memory, not of this one's."
-        )
+        raise ModelError(f"{pairing.target.name} runs on a server and uses that machine's memory.")
     target = locate(pairing.target)
     draft = None if pairing.draft is None else locate(pairing.draft)
     if target is None or (draft is None and pairing.draft is not None):
@@ -64,13 +62,14 @@ def forecast(
         )
     from engine.loading.planning.plan import read_facts  # brings torch
 
+    request = replace(request, context=context or request.context)
     facts = read_facts(PairFiles(pairing, target, draft), request)
-    tokens = min(context or facts.context_limit, facts.context_limit)
+    tokens = facts.context_limit
     heads = (head.kind for head in facts.sizes.heads)
-    roles = (TARGET, *(() if draft is None else (DRAFT,)), *heads)
-    return Forecast(
-        facts.memory_fit(tokens), roles, tokens, facts.context_limit, facts.planned.quantization
-    )
+    seeing = () if facts.sizes.vision is None else ("vision",)
+    roles = (TARGET, *(() if draft is None else (DRAFT,)), *heads, *seeing)
+    longest = facts.sizes.target.context
+    return Forecast(facts.memory_fit(tokens), roles, tokens, longest, facts.planned.quantization)
 
 
 def estimate(
@@ -88,12 +87,11 @@ def estimate(
     unknown = [spec.name for spec in specs if not (spec.parameters and spec.layers)]
     if unknown:
         raise ModelError(
-            f"What {' and '.join(unknown)} will need beside the weights is told by its files, and these "
-            "are not here yet. Download it first."
+            f"Memory beyond the weights of {' and '.join(unknown)} is unknown until the "
+            "files are here. Download it first."
         )
     target = specs[0]
-    longest = min(target.context, fit.LONGEST_CONTEXT)
-    tokens = min(context or longest, longest)
+    tokens = fit.context_limit(target.context, context)
     chosen = quantization if quantization != AUTO else target.quantization
     kinds: tuple[str, ...] = (chosen,)
     if chosen == AUTO:  # see ``choices.quantizations``
@@ -111,14 +109,14 @@ def estimate(
         ]
         for kind in kinds
     }
-    least = min(longest, fit.SHORTEST_CONTEXT)
+    least = min(tokens, fit.SHORTEST_CONTEXT)
     free = memory.free_bytes() if free is None else free
-    fits = {kind: fit.fit(*models, context=longest, free=free) for kind, models in sizes.items()}
+    fits = {kind: fit.fit(*models, context=tokens, free=free) for kind, models in sizes.items()}
     widest = fit.widest(kinds, lambda kind: fits[kind].context, least)
     widest = widest if fits[widest].context else kinds[-1]
     memory_fit = fit.fit(*sizes[widest], context=tokens, free=free, instead=sizes)
     roles = (TARGET, *(DRAFT for _ in drafts), *(head.method for head in heads))
-    return Forecast(memory_fit, roles, tokens, longest, widest)
+    return Forecast(memory_fit, roles, tokens, target.context, widest)
 
 
 def _mtp_of(target: ModelSpec) -> ModelSpec | None:

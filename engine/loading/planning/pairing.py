@@ -18,6 +18,7 @@ from engine.models.checkpoints.tokenizer import version_of
 from engine.models.checkpoints.tokenizer_files import listed_alike, tokenizer_signature
 from engine.models.families import described
 from engine.models.sizes.weight_counts import share_read
+from engine.stats import percent
 
 SHORTEST_DRAFT_CONTEXT = 128
 """A draft that sees less than this would stop drafting before the first reply is done."""
@@ -54,9 +55,9 @@ def hopeless(shared: int, target: int, draft: int) -> str | None:
     if shared >= FEWEST_SHARED * target:
         return None
     return (
-        f"At most {100 * shared / target:.0f}% of the target's {target:,} tokens are among the draft's "
-        f"{draft:,}: it was made for other text, and would spell nearly every word in pieces. Choose a "
-        "draft of the target's own family."
+        f"At most {percent(shared / target)} of the target's {target:,} tokens are "
+        f"among the draft's {draft:,}, so it would spell nearly every word in pieces. "
+        "Choose a draft of the target's own family."
     )
 
 
@@ -75,11 +76,11 @@ def compare(target: Checkpoint, draft: Checkpoint) -> Compatibility:
     try:
         shared = _shared(_named(target), _named(draft))
     except ModelError as error:
-        return Compatibility(f"{difference} Nor can it draft across vocabularies: {error}")
+        return Compatibility(f"{difference} It cannot draft across vocabularies either: {error}")
     if not shared.tokens:
         return Compatibility(
-            f"{difference} Nor can it draft across vocabularies: not one token spells the same in "
-            "both. Choose a draft of the target's own family."
+            f"{difference} It cannot draft across vocabularies either: no token has the "
+            "same text in both. Choose a draft of the target's own family."
         )
     return Compatibility(shared=shared)
 
@@ -104,15 +105,16 @@ def caution(target: Checkpoint, draft: Checkpoint) -> str | None:
     if draft.context >= target.context:
         return None
     return (
-        f"The draft's context is {draft.context:,} tokens, the target's {target.context:,}: "
-        f"nothing is drafted beyond {draft.context:,}."
+        f"The draft's context is {draft.context:,} tokens, the target's "
+        f"{target.context:,}; drafting stops after {draft.context:,}."
     )
 
 
 def _cross_vocabulary(shared: Shared) -> str:
     return (
-        f"across vocabularies: {100 * shared.of_target:.0f}% of the target's {shared.target:,} "
-        f"tokens are among the draft's {shared.draft:,}; drafts by rewritten text"
+        f"different vocabulary ({percent(shared.of_target)} of the target's "
+        f"{shared.target:,} tokens are among the draft's {shared.draft:,}); its text is "
+        "split into the target's tokens"
     )
 
 
@@ -141,26 +143,27 @@ def _difference(target: Checkpoint, draft: Checkpoint) -> str | None:
     if difference is None:
         return None
     return (
-        f"The vocabularies differ: the target has {target.vocabulary:,} tokens, "
-        f"the draft {draft.vocabulary:,}; {difference}."
+        f"Different vocabularies: the target has {target.vocabulary:,} tokens, the "
+        f"draft {draft.vocabulary:,}; {difference}."
     )
 
 
 def why_not_size(target: ModelSpec | Checkpoint, draft: ModelSpec | Checkpoint) -> str | None:
     """Return why drafting would cost too much, by the models' sizes and what a token reads, or None."""
-    read = [round(one.parameters * share_read(_architecture(one))) for one in (target, draft)]
-    if draft.parameters < target.parameters and read[1] >= read[0]:
+    if draft.parameters >= target.parameters:
         return (
-            f"For each token the draft reads {read[1]:,} parameters, the target only {read[0]:,}, as it "
-            "chooses among experts. Drafting would cost more than it saves; choose a smaller draft."
+            f"The draft is not smaller than the target ({draft.parameters:,} against "
+            f"{target.parameters:,} parameters), so drafting would cost more than it saves. "
+            "Choose a draft of at most a tenth of the target."
         )
-    if draft.parameters < target.parameters:
-        return None
-    return (
-        f"The draft is not smaller than the target: {draft.parameters:,} parameters against "
-        f"{target.parameters:,}. Drafting would cost more than it saves; "
-        "choose a draft of a tenth of the target or less."
-    )
+    read = [round(one.parameters * share_read(_architecture(one))) for one in (target, draft)]
+    if read[1] >= read[0]:
+        return (
+            f"Per token the draft reads {read[1]:,} parameters, and the target, a mixture "
+            f"of experts, only {read[0]:,}. Drafting would cost more than it saves. Choose "
+            "a smaller draft."
+        )
+    return None
 
 
 def _architecture(model: ModelSpec | Checkpoint) -> Architecture | None:
@@ -171,6 +174,6 @@ def _why_not_context(target: Checkpoint, draft: Checkpoint) -> str | None:
     if draft.context >= min(SHORTEST_DRAFT_CONTEXT, target.context):
         return None
     return (
-        f"The draft's context holds {draft.context:,} tokens, the target's {target.context:,}; "
-        f"a useful draft sees at least {SHORTEST_DRAFT_CONTEXT}."
+        f"The draft's context is {draft.context:,} tokens, the target's "
+        f"{target.context:,}; a useful draft needs at least {SHORTEST_DRAFT_CONTEXT}."
     )

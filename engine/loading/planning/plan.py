@@ -30,6 +30,7 @@ from engine.loading.specs import ModelSpec
 from engine.machine import compilers, device_memory, devices, memory
 from engine.machine.devices import Device
 from engine.models.checkpoints.checkpoint import Checkpoint, inspect
+from engine.vision.plan import VisionPlan, vision_of
 
 DEFAULT_PARALLEL = 4
 """Requests at once by default: caches are allocated whole, and most people are alone on their machine."""
@@ -44,7 +45,7 @@ class LoadPlan:
     ``linear_factory`` is for the heads. ``memory_fit``: the memory for ``context_limit`` tokens of
     context. ``notes`` are sentences for people. ``waits_for_native``: the target would run in the
     compiled step once that is built. ``parallel``: how many requests run at once, each with its own
-    caches.
+    caches. ``vision``: the target's tower, or why it sees no images.
     """
 
     files: PairFiles
@@ -60,6 +61,7 @@ class LoadPlan:
     notes: tuple[str, ...]
     waits_for_native: bool
     parallel: int = 1
+    vision: VisionPlan | str = ""
 
     @property
     def footprint(self) -> dict[str, int]:
@@ -73,7 +75,7 @@ class LoadPlan:
         ``loaded``: the pair is in memory already, so its own bytes count as free.
         """
         target = self.target
-        gpu = device_memory.gpu_free_bytes(self.device.device)
+        gpu = device_memory.gpu_free_bytes(self.device.torch_device)
         free = memory.free_bytes() if gpu is None else gpu
         own = self.memory_fit.weights + self._kv() if loaded else 0
         memory_fit = self.sizes.fit(
@@ -84,9 +86,9 @@ class LoadPlan:
         if not memory_fit.fits:
             return message
         return (
-            f"{message} By that it fits: another program may have taken memory meanwhile, or the work "
-            f"needed more than was reckoned. Load the pair again{self._smaller()}; its context is "
-            "chosen by what is free then."
+            f"{message} It should have fitted: another program may have taken memory "
+            "meanwhile, or more was needed than estimated. Load the model "
+            f"again{self._smaller()}; the context is chosen by the memory free then."
         )
 
     def _smaller(self) -> str:
@@ -94,8 +96,10 @@ class LoadPlan:
         quantization = self.target.quantization
         narrowest = quantizations(self.target.checkpoint, self.target.device)[-1]
         if quantization != narrowest:
-            return f", in {narrowest} if it comes back"
-        return ", from a file in fewer bits if it comes back" if quantization == AS_STORED else ""
+            return f", in {narrowest} if it happens again"
+        return (
+            ", from a file with fewer bits if it happens again" if quantization == AS_STORED else ""
+        )
 
     def _kv(self) -> int:
         """Return the bytes of the caches as they were allocated."""
@@ -111,9 +115,9 @@ class PairFacts:
     """The facts of a pair from headers, before it is decided whether it fits.
 
     ``requested_plan`` is the target's by request and catalog; ``planned`` differs from it if that would
-    not fit. ``requested_context``: tokens by the request, else the model; ``context_limit``: at most the
-    default limit. ``free``: a GPU's free bytes; None for the machine's. ``note``: why a head that the
-    target brings does not draft.
+    not fit. ``requested_context``: tokens by the request, else the model; ``context_limit``: what it
+    is given if that fits. ``free``: a GPU's free bytes; None for the machine's. ``note``: why a head that
+    the target brings does not draft. ``vision``: as in ``LoadPlan``.
     """
 
     device: Device
@@ -125,6 +129,7 @@ class PairFacts:
     context_limit: int
     free: int | None
     note: str | None
+    vision: VisionPlan | str
 
     def memory_fit(self, context: int | None = None) -> fit.MemoryFit:
         """Return the memory of ``planned`` with ``context`` tokens, by default ``context_limit``."""
@@ -155,11 +160,13 @@ def read_facts(files: PairFiles, request: LoadRequest) -> PairFacts:
     _check_kinds(heads)
 
     linear_factory = LinearFactory.choose(requested_plan.compute, device)
-    sizes = PairSizes(target, draft, heads, linear_factory, device, request.checkpoint_mb)
+    vision = _vision(target, files.pairing.target.name, requested_plan)
+    tower = vision if isinstance(vision, VisionPlan) else None
+    sizes = PairSizes(target, draft, heads, linear_factory, device, request.checkpoint_mb, tower)
     requested_context = min(target.context, request.context or target.context)
-    context_limit = min(requested_context, fit.LONGEST_CONTEXT)
+    context_limit = fit.context_limit(target.context, request.context)
     planned = requested_plan
-    if _auto(request, files.pairing.target) and device.device.type == "cpu":
+    if _auto(request, files.pairing.target) and device.torch_device.type == "cpu":
         planned = _that_fits(
             requested_plan, sizes, context_limit, min(context_limit, fit.SHORTEST_CONTEXT)
         )
@@ -172,9 +179,22 @@ def read_facts(files: PairFiles, request: LoadRequest) -> PairFacts:
         sizes=sizes,
         requested_context=requested_context,
         context_limit=context_limit,
-        free=device_memory.gpu_free_bytes(device.device),
+        free=device_memory.gpu_free_bytes(device.torch_device),
         note=inside if isinstance(inside, str) else None,
+        vision=vision,
     )
+
+
+def _vision(target: Checkpoint, name: str, plan: ModelPlan) -> VisionPlan | str:
+    """Return the target's vision tower, or a sentence with its ``name``: why it cannot be used."""
+    vision = vision_of(target, name)
+    if isinstance(vision, VisionPlan) and plan.backend not in (Backend.TORCH, Backend.NATIVE):
+        by = "the CUDA kernels" if plan.backend is Backend.CUDA else "transformers"
+        return (
+            f"{name} cannot see images here: it runs by {by}, which accept tokens only. Load "
+            "it on the device 'cpu'."
+        )
+    return vision
 
 
 def plan_loading(
@@ -209,11 +229,11 @@ def plan_loading(
     notes = [*device.notes, quantization_note(quantization, target, planned.device)]
     if quantization != requested_plan.quantization:
         notes.append(
-            f"In {requested_plan.quantization} it would not fit in memory, so it is in {quantization}."
+            f"{requested_plan.quantization} would not fit in memory, so {quantization} is used."
         )
     notes.append(None if draft is None else caution(target, draft))
     way = pair.compatible.cross_vocabulary
-    notes.append(way and f"The draft works {way}.")
+    notes.append(way and f"The draft has a {way}.")
     notes += [pair.note, *(head.note for head in heads)]
     waits = planned.backend is Backend.TORCH and could_be_compiled(
         target, quantization, planned.device
@@ -224,10 +244,14 @@ def plan_loading(
         cause = (
             "more does not fit in memory"
             if context < context_limit
-            else "caches are allocated whole"
+            else "load it with a longer context for more"
         )
         notes.append(
             f"The context is {context:,} of the model's {target.context:,} tokens: {cause}."
+        )
+    elif request.context and request.context > target.context:
+        notes.append(
+            f"The context is {context:,} tokens, not {request.context:,}: the model has no more."
         )
     if (
         context < context_limit
@@ -235,7 +259,7 @@ def plan_loading(
         and why_no_fp8_cache(target, quantization, device) is None
     ):
         longer = min(context_limit, sizes.fit(quantization, FP8, context_limit, free).context)
-        notes.append(f"With the KV cache in fp8 it would be {longer:,}.")
+        notes.append(f"With an fp8 KV cache it would be {longer:,}.")
     parallel, why_fewer = _parallel(
         planned, request.parallel, pair.memory_fit(context), waits=waits
     )
@@ -254,6 +278,7 @@ def plan_loading(
         notes=tuple(note for note in notes if note),
         waits_for_native=waits,
         parallel=parallel,
+        vision=pair.vision,
     )
 
 
@@ -268,8 +293,8 @@ def _parallel(
         if requested in {None, 1} or waits:
             return 1, None
         return 1, (
-            f"Requests run one after the other, not {requested} at once: only the step compiled for a "
-            "processor runs several together."
+            f"Requests run one at a time instead of {requested}: only the compiled "
+            "kernels run several together."
         )
     left = max(memory_fit.free - memory_fit.needed, 0)
     if requested is None:
@@ -279,8 +304,8 @@ def _parallel(
     if requested is None or count == requested:
         return count, None
     return count, (
-        f"{requested} requests at once were asked for, and the caches of {count} fit in memory: the "
-        "others wait. A shorter context leaves room for more."
+        f"Of {requested} parallel requests, {count} fit in memory; the others wait. A "
+        "shorter context leaves room for more."
     )
 
 
@@ -332,6 +357,6 @@ def _check_kinds(heads: Sequence[HeadPlan]) -> None:
         other = known.setdefault(head.kind, head)
         if other is not head:
             raise IncompatiblePair(
-                f"Both {other.name} and {head.name} are heads of kind {head.kind}, and one of a kind "
-                "can be loaded at a time. Leave one out."
+                f"{other.name} and {head.name} are heads of the same kind ({head.kind}), and "
+                "only one can be loaded. Leave one out."
             )

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import torch
+
 from engine.backends.linear_factory import LinearFactory
 from engine.drafting.heads.base import HeadPlan
 from engine.kernels.formats import AS_STORED, FP8, Q4, QUANTISED
@@ -23,12 +25,17 @@ from engine.models.checkpoints.checkpoint import Checkpoint
 from engine.models.four_bits import bytes_in_four_bits
 from engine.models.hidden_states import distinct
 from engine.values import CHECKPOINT_MB
+from engine.vision.plan import VisionPlan
+from engine.vision.towers import dtype_of
+
+VISION = "vision"
+"""The role of a vision tower beside target, draft and heads."""
 
 
 @dataclass(frozen=True, slots=True)
 class PairSizes:
     """A target, what drafts for it and the device; ``linear_factory`` are for the heads.
-    ``checkpoint_mb``: see ``LoadRequest``.
+    ``checkpoint_mb``: see ``LoadRequest``. ``vision``: the target's tower, which images are read by.
 
     In its methods ``quantization`` is that of the target's weights, and ``cached`` its KV cache's dtype:
     auto or fp8.
@@ -40,6 +47,7 @@ class PairSizes:
     linear_factory: LinearFactory
     device: Device
     checkpoint_mb: int = CHECKPOINT_MB
+    vision: VisionPlan | None = None
 
     def fit(self, quantization: str, cached: str, context: int, free: int | None) -> MemoryFit:
         """Return what fits into ``free`` bytes; None means the machine's free memory."""
@@ -51,20 +59,21 @@ class PairSizes:
                 other: self.models(other, cached)
                 for other in quantizations(self.target, self.device)
             },
-            gpu=self.device.device.type == "cuda",
+            gpu=self.device.torch_device.type == "cuda",
         )
 
     def footprint(self, quantization: str, cached: str, context: int) -> dict[str, int]:
         """Return the bytes of weights and caches with ``context`` tokens, by ``target``, ``draft`` and
         kinds of heads."""
         names = ("target", *(("draft",) if self.draft else ()), *(head.kind for head in self.heads))
+        names += () if self.vision is None else (VISION,)
         return {
             name: size.weight_bytes() + size.kv_bytes(context)
             for name, size in zip(names, self.models(quantization, cached), strict=True)
         }
 
     def models(self, quantization: str, cached: str) -> list[ModelSize]:
-        """Return the sizes of the target, the draft if there is one, and every head."""
+        """Return the sizes of the target, the draft if there is one, every head, and the tower."""
         draft = self.draft
         drafting = []
         if draft is not None:
@@ -78,7 +87,19 @@ class PairSizes:
         )
         if cached == FP8:
             target = replace(target, cache=FP8)
-        return [target, *drafting, *map(self._head_size, self.heads)]
+        models = [target, *drafting, *map(self._head_size, self.heads)]
+        if self.vision is None:
+            return models
+        if not self.target.is_gguf:  # where it is among the target's own tensors
+            models[0] = replace(target, parameters=target.parameters - self.vision.parameters)
+        return [*models, self._tower_size(self.vision)]
+
+    def _tower_size(self, vision: VisionPlan) -> ModelSize:
+        """Return the size of a vision tower, as if it were loaded already."""
+        dtype = "fp32" if dtype_of(vision, self.device.torch_device) == torch.float32 else "bf16"
+        return ModelSize.of_head(
+            vision.name, vision.parameters, 0, (0, 0), self.target.context, dtype
+        )
 
     def _head_size(self, head: HeadPlan) -> ModelSize:
         """Return a head's size."""

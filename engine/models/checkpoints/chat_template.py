@@ -47,9 +47,9 @@ def renderer(template: str, tokens: Mapping[str, str]) -> Render:
         except LimitExceeded as limit:
             raise InvalidRequest(
                 "messages",
-                f"This model's chat template was stopped: it {limit}. Its file is damaged or made to "
-                "do harm: load the model from another source, or use /v1/completions, which needs no "
-                "template.",
+                f"This model's chat template was stopped: it {limit}. The file is damaged or "
+                "malicious. Get the model from another source, or use /v1/completions, which "
+                "needs no template.",
             ) from limit
         return text
 

@@ -30,6 +30,7 @@ from engine.models.checkpoints.gguf.tokenizers.tokenizer import template_of
 from engine.models.checkpoints.prequantised import NF4, check_names, check_scheme
 from engine.models.checkpoints.tokenizer_files import tokenizer_signature
 from engine.models.checkpoints.weight_files import TensorInfo, read_json, read_tensors
+from engine.values import shown
 
 _WRITES_TEXT = ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration")
 """Endings of transformers' classes for text generation."""
@@ -224,7 +225,7 @@ def _inspect_gguf(model: GgufModel) -> Checkpoint:
     try:
         ends = special_tokens(model.metadata).ends
     except ModelError as error:
-        raise ModelError(f"{model.file} has no tokenizer that can be used. {error}") from error
+        raise ModelError(f"{model.file} has no usable tokenizer. {error}") from error
     checkpoint = _checkpoint(
         model.file,
         dict(model.config),
@@ -237,8 +238,9 @@ def _inspect_gguf(model: GgufModel) -> Checkpoint:
     tokens = len(model.metadata["tokenizer.ggml.tokens"])
     if tokens != checkpoint.vocabulary:
         raise ModelError(
-            f"{model.file} lists {tokens:,} tokens, and its embedding has {checkpoint.vocabulary:,} "
-            "rows. Tokenizer and weights belong to different models: download the file again."
+            f"{model.file} lists {tokens:,} tokens, but its embedding has "
+            f"{checkpoint.vocabulary:,} rows. Tokenizer and weights belong to different "
+            "models: download the file again."
         )
     return checkpoint
 
@@ -279,7 +281,7 @@ def _continues_text(name: str, config: Mapping[str, Any]) -> bool:
 
 def not_text(path: Path, name: str) -> str:
     """Return the sentence for a model of class ``name`` that continues no text."""
-    return f"{path} is {name}, which does not continue a text. Choose a model for text generation."
+    return f"{path} is {name}, which cannot continue text. Choose a model for text generation."
 
 
 def describe_config(path: Path, config: dict[str, Any]) -> Checkpoint:
@@ -322,7 +324,7 @@ def _config_file(path: Path) -> Path:
 
 def _config_remedy(path: Path) -> str:
     if is_gguf(path):
-        return "Download the file again, or use another one of the model."
+        return "Download the file again, or use another file of this model."
     return "Use the config.json that was published with the weights."
 
 
@@ -331,8 +333,8 @@ def _architecture(path: Path, config: Mapping[str, Any]) -> str:
     if isinstance(names, list) and names and isinstance(names[0], str):
         return names[0]
     raise ModelError(
-        f"{_config_file(path)} names no architecture (key 'architectures'), so nobody knows "
-        f"how to run the weights. {_config_remedy(path)}"
+        f"{_config_file(path)} has no 'architectures', so the model cannot be run. "
+        f"{_config_remedy(path)}"
     )
 
 
@@ -350,14 +352,14 @@ def _size(
         if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= (most or value):
             return value
         raise ModelError(
-            f"{_config_file(path)}: key '{key}' is {value!r}; it must be a whole number "
-            f"above 0{f', at most {most:,}' if most else ''}. {_config_remedy(path)}"
+            f"{_config_file(path)}: key '{key}' is {shown(value)}; it must be a whole "
+            f"number above 0{f', at most {most:,}' if most else ''}. {_config_remedy(path)}"
         )
     if default is not None:
         return default
     raise ModelError(
-        f"{_config_file(path)} lacks the key '{keys[0]}'. It is no causal language model, or "
-        f"the file is incomplete. {_config_remedy(path)}"
+        f"{_config_file(path)} has no key '{keys[0]}': it is not a causal language "
+        f"model, or the file is incomplete. {_config_remedy(path)}"
     )
 
 
@@ -410,8 +412,9 @@ def _vocabulary(path: Path, config: Mapping[str, Any], tensors: Mapping[str, Ten
     stated = _size(path, config, ("vocab_size",), default=rows)
     if rows is not None and rows != stated:
         raise ModelError(
-            f"{_config_file(path)} says {stated:,} tokens (vocab_size), the embedding has {rows:,} "
-            "rows. Configuration and weights come from different models: download both again."
+            f"{_config_file(path)} says {stated:,} tokens (vocab_size), but the embedding "
+            f"has {rows:,} rows. Configuration and weights belong to different models: "
+            "download both again."
         )
     return stated
 
@@ -430,7 +433,7 @@ def _check_tokenizer(checkpoint: Checkpoint) -> None:
         return
     if signature.highest_id >= rows or 2 * tokens < rows:
         raise ModelError(
-            f"The tokenizer in {checkpoint.path} does not match the model: "
-            f"it knows {tokens:,} tokens, the model {rows:,}. Use the tokenizer.json that was "
+            f"The tokenizer in {checkpoint.path} does not match the model: it has "
+            f"{tokens:,} tokens, the model {rows:,}. Use the tokenizer.json that was "
             "published with the weights."
         )

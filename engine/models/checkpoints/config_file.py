@@ -8,16 +8,17 @@ from typing import Any
 
 from engine.errors import ModelError
 from engine.models.checkpoints.weight_files import read_json
+from engine.values import shown
 
-_MAMBA, _MAMBA_2 = "Mamba layers", "Mamba-2 layers of its own kind"
+_MAMBA, _MAMBA_2 = "Mamba layers", "its own kind of Mamba-2 layers"
 _MIXER_ALONE = "Mamba-2 layers without a feed-forward"
-_RECURRENT = "recurrent layers of its own kind"
+_RECURRENT = "its own kind of recurrent layers"
 _LAYERS: Mapping[str, str] = {
     **dict.fromkeys(("mamba", "falcon_mamba", "jamba", "zamba", "plamo2"), _MAMBA),
     **dict.fromkeys(("mamba2", "nemotron_h", "nemotron_h_moe"), _MIXER_ALONE),
     "bamba": _MAMBA_2,
-    "falcon_h1": "Mamba-2 and attention side by side in a layer",
-    "zamba2": "Mamba-2 layers that share their attention",
+    "falcon_h1": "Mamba-2 and attention in parallel within a layer",
+    "zamba2": "Mamba-2 layers that share attention",
     **dict.fromkeys(("rwkv", "rwkv6", "rwkv7", "rwkv6qwen2", "arwkv7", "xlstm"), _RECURRENT),
     **dict.fromkeys(("recurrent_gemma", "olmo_hybrid", "bailing_hybrid", "zaya"), _RECURRENT),
     "minimax": "lightning attention",
@@ -53,6 +54,11 @@ HYBRIDS = frozenset(
 def check_computable(file: Path, config: Mapping[str, Any]) -> None:
     """Raise ModelError for a model with layers that cannot be run here, before its sizes are read."""
     kind = config.get("model_type")
+    if not isinstance(kind, str | None):
+        raise ModelError(
+            f"{file}: key 'model_type' is {shown(kind)}; it must be text. Use the config.json that was "
+            "published with the weights."
+        )
     if kind in HYBRIDS:
         return
     found = uncomputed(kind) or next((what for key, what in _KEYS.items() if config.get(key)), None)
@@ -68,9 +74,8 @@ def check_computable(file: Path, config: Mapping[str, Any]) -> None:
     widths = [config.get(key) for key in ("head_dim", "qk_rope_head_dim")]
     if kind in _ROTATES_HEAD_DIM and None not in widths and widths[0] != widths[1]:
         raise ModelError(
-            f"{file} says that head_dim is {widths[0]} and qk_rope_head_dim {widths[1]}; the latent "
-            f"attention of {kind} rotates both alike. Use the config.json that was published with the "
-            "weights."
+            f"{file} says head_dim {widths[0]} and qk_rope_head_dim {widths[1]}, which must "
+            f"be equal for {kind}. Use the config.json that was published with the weights."
         )
 
 
@@ -82,35 +87,31 @@ def uncomputed(kind: object) -> str | None:
 def refusal(name: object, layers: str = _RECURRENT) -> str:
     """Return the message for a model with ``layers``."""
     return (
-        f"{name} has {layers}, which this engine does not compute. Choose a model with grouped-query "
-        "attention, or Qwen3.5, LFM2 or Granite 4, whose recurrent layers it computes."
+        f"{name} has {layers}, which is not supported. Choose a model with "
+        "grouped-query attention, or Qwen3.5, LFM2 or Granite 4, whose recurrent "
+        "layers are supported."
     )
 
 
 def read_config(folder: Path) -> dict[str, Any]:
     """Return config.json. Raises ModelError that says what the folder holds instead."""
-    if not folder.exists():
-        raise ModelError(f"There is no folder {folder}. Check the path, or download the model.")
     if not folder.is_dir():
-        raise ModelError(
-            f"{folder} is a file. Give the folder that holds config.json and model.safetensors, or a "
-            "GGUF file."
-        )
+        raise ModelError(f"There is no folder {folder}. Check the path, or download the model.")
     file = folder / "config.json"
     if not file.is_file():
         raise ModelError(
-            f"{folder} is no model: it has no config.json. {_instead_of_config(folder)}"
+            f"{folder} is not a model: it has no config.json. {_instead_of_config(folder)}"
         )
     return read_json(file)
 
 
 def _instead_of_config(folder: Path) -> str:
     if (folder / "adapter_config.json").is_file():
-        return "It holds a PEFT adapter: merge it into its base model and give the merged folder."
+        return "It holds a PEFT adapter. Merge it into its base model and give the merged folder."
     files = sorted(file.name for file in folder.glob("*.gguf"))
     if files:
-        return f"It holds GGUF files: give one of them ({', '.join(files[:4])})."
+        return f"It holds GGUF files. Give one of them ({', '.join(files[:4])})."
     inside = sorted(child.name for child in folder.iterdir() if (child / "config.json").is_file())
     if inside:
         return f"Did you mean a folder inside it ({', '.join(inside[:4])})?"
-    return "Give a folder in transformers' layout: config.json, tokenizer.json, model.safetensors."
+    return "Give a folder in transformers layout: config.json, tokenizer.json, model.safetensors."

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from engine.errors import ModelError
+from engine.errors import ModelError, what_failed
 from engine.files import parse_json
 from engine.models.checkpoints.safetensors_header import TensorEntry, read_bytes
 
@@ -33,8 +33,7 @@ _SCHEMES = {
 }
 """Suffixes of tensors that only these schemes have."""
 _REMEDY = (
-    "Use the original model in bf16, fp16 or fp32; asked for in int8 or q4, it is quantised while it "
-    "loads."
+    "Use the original model in bf16, fp16 or fp32; with int8 or q4 it is quantised while loading."
 )
 
 
@@ -56,7 +55,8 @@ def check_scheme(folder: Path, config: Mapping[str, Any]) -> None:
         name = _unsupported(scheme)
         if name is not None:
             raise ModelError(
-                f"{folder} is quantised by {name} (config.json, {key}), which is not read here. {_REMEDY}"
+                f"{folder} is quantised by {name} (config.json, {key}), which is not supported. "
+                f"{_REMEDY}"
             )
 
 
@@ -69,8 +69,8 @@ def check_names(folder: Path, names: Iterable[str]) -> None:
         suffix = next((each for each in _SCHEMES if name.endswith(each)), None)
         if suffix is not None:
             raise ModelError(
-                f"{folder} is quantised by {_SCHEMES[suffix]} (it holds {name}), which is not read here. "
-                f"{_REMEDY}"
+                f"{folder} is quantised by {_SCHEMES[suffix]} (it has {name}), which is not "
+                f"supported. {_REMEDY}"
             )
 
 
@@ -92,12 +92,13 @@ def nf4_state(file: Path, name: str, entry: TensorEntry) -> Nf4State:
         offset = float(state.get("nested_offset") or 0.0)
     except (ValueError, KeyError, TypeError) as error:
         raise ModelError(
-            f"{file}: how {name!r} was quantised cannot be read ({error!r}). The file is damaged, or "
-            f"of another version of bitsandbytes. {_REMEDY}"
+            f"{file}: the quantisation of {name!r} cannot be read: {what_failed(error)}. The file is "
+            f"damaged, or from another version of bitsandbytes. {_REMEDY}"
         ) from error
     if block != _BLOCK or rows < 1 or width < 1:
         raise ModelError(
-            f"{file}: {name!r} is quantised in blocks of {block}; blocks of {_BLOCK} are read. {_REMEDY}"
+            f"{file}: {name!r} is quantised in blocks of {block}; only blocks of {_BLOCK} "
+            f"are supported. {_REMEDY}"
         )
     return Nf4State((rows, width), nested, offset)
 

@@ -21,7 +21,7 @@ _BITS = {
     "I16": 16, "U16": 16, "F16": 16, "BF16": 16,
     "I32": 32, "U32": 32, "F32": 32, "I64": 64, "U64": 64, "F64": 64,
 }  # fmt: skip
-AGAIN = "The file is incomplete or damaged: delete it and download or copy it again."
+AGAIN = "The file is incomplete or damaged: download or copy it again."
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +45,8 @@ def check_no_lfs_pointer(file: Path, start: bytes) -> None:
     """Raise ModelError if a file that begins with ``start`` is a Git LFS pointer."""
     if start.startswith(b"version https://git-lfs"):
         raise ModelError(
-            f"{file} is a Git LFS pointer, not the weights. "
-            "Run `git lfs pull` in its folder, or download the file itself."
+            f"{file} is a Git LFS pointer, not the weights. Run `git lfs pull` in its "
+            "folder, or download the file."
         )
 
 
@@ -97,13 +97,13 @@ def _header_length(file: Path, start: bytes, following: bytes, size: int) -> int
     length = int.from_bytes(start, "little")
     if length > _LONGEST_HEADER:
         raise ModelError(
-            f"{file} is not a safetensors file: its first bytes promise a header of "
+            f"{file} is not a safetensors file: its first bytes announce a header of "
             f"{length:,} bytes. Use a file written by the safetensors library."
         )
     if _PREFIX + length > size:
         raise ModelError(
-            f"{file} is cut short: its header alone takes {_PREFIX + length:,} bytes, "
-            f"the file has {size:,}. {AGAIN}"
+            f"{file} is cut short: its header alone needs {_PREFIX + length:,} bytes, the "
+            f"file has {size:,}. {AGAIN}"
         )
     return length
 
@@ -113,10 +113,12 @@ def _parse(file: Path, raw: bytes) -> dict[str, Any]:
         header = parse_json(raw)
     except ValueError as error:
         raise ModelError(
-            f"{file} is not a safetensors file: its header is no JSON ({error}). {AGAIN}"
+            f"{file} is not a safetensors file: its header is not JSON ({error}). {AGAIN}"
         ) from error
     if not isinstance(header, dict):
-        raise ModelError(f"{file} is not a safetensors file: its header is no JSON object. {AGAIN}")
+        raise ModelError(
+            f"{file} is not a safetensors file: its header is not a JSON object. {AGAIN}"
+        )
     header.pop("__metadata__", None)
     return header
 
@@ -128,7 +130,7 @@ def _tensor(file: Path, name: str, entry: Any, data_start: int) -> TensorEntry:
         begin, end = (int(offset) for offset in entry["data_offsets"])
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise ModelError(
-            f"{file}: the header describes tensor {name!r} wrongly. {AGAIN}"
+            f"{file}: the header entry of tensor {name!r} is invalid. {AGAIN}"
         ) from error
     bits = _BITS.get(dtype)
     tensor = TensorEntry(shape, dtype, end - begin, data_start + begin)
@@ -136,7 +138,7 @@ def _tensor(file: Path, name: str, entry: Any, data_start: int) -> TensorEntry:
         bits is not None and math.prod(shape) * bits != tensor.nbytes * 8
     ):
         raise ModelError(
-            f"{file}: tensor {name!r} of shape {list(shape)} in {dtype} cannot take "
+            f"{file}: tensor {name!r} of shape {list(shape)} in {dtype} cannot have "
             f"{tensor.nbytes:,} bytes, as the header says. {AGAIN}"
         )
     return tensor
@@ -147,6 +149,6 @@ def _check_size(file: Path, tensors: dict[str, TensorEntry], data_start: int, si
     promised = max(ends, default=data_start)
     if size != promised:
         raise ModelError(
-            f"{file} is {'cut short' if size < promised else 'too long'}: its header promises "
-            f"{promised:,} bytes, the file has {size:,}. {AGAIN}"
+            f"{file} is {'cut short' if size < promised else 'too long'}: its header "
+            f"announces {promised:,} bytes, the file has {size:,}. {AGAIN}"
         )

@@ -43,8 +43,8 @@ def check_finite(path: Path, name: str, tensor: Tensor) -> None:
     if not bool(low.isfinite() & high.isfinite()):
         kind = "NaN" if bool(low.isnan()) else "an infinite number"
         raise ModelError(
-            f"In {path}, the tensor {name} holds {kind}: the model is damaged, or diverged "
-            "in training. Download it again, or use another checkpoint."
+            f"In {path}, the tensor {name} contains {kind}: the model is damaged, or its "
+            "training diverged. Download it again, or use another checkpoint."
         )
 
 

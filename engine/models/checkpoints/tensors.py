@@ -63,8 +63,8 @@ class Tensors(TensorReader):
         rows, blocks, _ = entry.stored
         if scales.dtype != "U8" or scales.shape[1:] != (rows, blocks):
             raise ModelError(
-                f"In {file}, {entry.scales} has the shape {list(scales.shape)} in {scales.dtype}; its "
-                f"blocks need {rows} x {blocks} bytes for each expert. Download the model again."
+                f"In {file}, {entry.scales} has shape {list(scales.shape)} in {scales.dtype}; "
+                f"{rows} x {blocks} bytes per expert are required. Download the model again."
             )
         start, size = scales.start + entry.expert * rows * blocks, rows * blocks
         exponents = _part(
@@ -89,8 +89,8 @@ class Tensors(TensorReader):
         packed = self._read(name).view(-1).view(torch.uint8)
         if 2 * packed.numel() < rows * width or nf4.GROUP * absmax.numel() < rows * width:
             raise ModelError(
-                f"In {self.path}, {name} holds fewer than the {rows:,} x {width:,} weights that it "
-                "should. Download the model again."
+                f"In {self.path}, {name} has fewer than {rows:,} x {width:,} weights. Download "
+                "the model again."
             )
         return nf4.dequantise(packed, absmax.view(-1), rows * width).view(rows, width)
 

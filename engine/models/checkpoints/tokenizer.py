@@ -84,7 +84,7 @@ def _of_file(file: Path) -> LoadedTokenizer:
     try:
         backend = build_tokenizer(metadata)
     except ModelError as error:
-        raise ModelError(f"{file} has no tokenizer that can be used. {error}") from error
+        raise ModelError(f"{file} has no usable tokenizer. {error}") from error
     if template is None:
         return LoadedTokenizer(backend, None)
     bos, eos = named_ends(file)

@@ -57,7 +57,7 @@ class TokenizerSignature:
         if self.vocabulary != other.vocabulary:
             return _vocabulary_difference(self, other)
         if self.merges != other.merges:
-            return "they have the same tokens but join them by different merges"
+            return "they have the same tokens but different merges"
         return _added_difference(dict(self.added), dict(other.added), below, vital)
 
 
@@ -140,8 +140,8 @@ def _older(folder: Path) -> TokenizerSignature:
     files = [folder / name for name in _OLDER_FILES if (folder / name).is_file()]
     if not files:
         raise ModelError(
-            f"{folder} has no tokenizer ({FILE}), so text cannot become tokens. "
-            "Download the tokenizer files that were published with the weights."
+            f"{folder} has no tokenizer ({FILE}). Download the tokenizer files that were "
+            "published with the weights."
         )
     digest = hashlib.sha256()
     for file in files:
@@ -160,7 +160,7 @@ def _vocabulary_difference(ours: TokenizerSignature, theirs: TokenizerSignature)
     ]
     first = differing[0] if differing else 0
     return (
-        f"{len(differing):,} token ids mean different things, the first is {first} "
+        f"{len(differing):,} token ids differ, first {first} "
         f"({_quoted(mine.get(first))} and {_quoted(other.get(first))})"
     )
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from engine.errors import ModelError
+from engine.errors import ModelError, what_failed
 from engine.files import read_json
 from engine.models.checkpoints.chat_template import Render, renderer
 
@@ -102,10 +102,10 @@ def _add_special(backend: Any, config: Mapping[str, Any], names: Mapping[str, st
 
 def broken(folder: Path, error: Exception) -> str:
     """Return the message for a tokenizer that cannot be read."""
-    reason = " ".join(str(error).split()).rstrip(".")
+    reason = " ".join(what_failed(error).split()).rstrip(".")
     return (
-        f"The tokenizer in {folder} cannot be read: {reason}. The folder needs a "
-        "tokenizer.json of the fast kind; download the model again."
+        f"The tokenizer in {folder} cannot be read: {reason}. It needs a fast tokenizer "
+        "(tokenizer.json); download the model again."
     )
 
 

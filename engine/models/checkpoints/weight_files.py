@@ -15,6 +15,7 @@ from engine.files import bounded, parse_json
 from engine.models.checkpoints.parts import is_scales, split_tensors
 from engine.models.checkpoints.prequantised import NF4, STATE, auxiliary, nf4_state
 from engine.models.checkpoints.safetensors_header import TensorEntry, read_header, unreadable
+from engine.values.units import counted
 
 SINGLE_FILE = "model.safetensors"
 INDEX_FILE = "model.safetensors.index.json"
@@ -47,9 +48,9 @@ def read_tensors(
         absent = sorted(expected - header.keys())
         if absent:
             raise ModelError(
-                f"{folder / INDEX_FILE} names {_count(absent, 'tensor')} that {file.name} "
-                f"does not hold ({_some(absent)}). Index and shards come from different "
-                "downloads: get all of them again."
+                f"{folder / INDEX_FILE} lists {counted(len(absent), 'tensor')} that {file.name} does "
+                f"not have ({_some(absent)}). Index and shards come from different downloads: "
+                "download all of them again."
             )
         stored_bytes += sum(entry.nbytes for entry in header.values())
         found = dict(split_tensors(header, config))
@@ -59,7 +60,7 @@ def read_tensors(
             if not auxiliary(name, found) and not is_scales(name)
         }
     if not tensors:
-        raise ModelError(f"The weights in {folder} hold no tensors. Download them again.")
+        raise ModelError(f"The weights in {folder} have no tensors. Download them again.")
     return tensors, stored_bytes
 
 
@@ -89,15 +90,15 @@ def _shards(folder: Path, index: Path) -> list[tuple[Path, set[str]]]:
     for name, file in weight_map.items():
         if not _is_shard_name(file):
             raise ModelError(
-                f"{index}: tensor {name!r} is said to be in {file!r}, which is no "
-                "safetensors file of this folder. Download the index again."
+                f"{index}: tensor {name!r} should be in {file!r}, which is not a safetensors "
+                "file of this folder. Download the index again."
             )
         by_file.setdefault(file, set()).add(name)
     missing = sorted(file for file in by_file if not (folder / file).is_file())
     if missing:
         raise ModelError(
-            f"{folder} lacks {len(missing)} of its {len(by_file)} weight files: {_some(missing)}. "
-            "Download the model again; what is there is kept."
+            f"{folder} lacks {len(missing)} of its {len(by_file)} weight files: "
+            f"{_some(missing)}. Download the model again; existing files are kept."
         )
     return [(folder / file, names) for file, names in sorted(by_file.items())]
 
@@ -107,14 +108,14 @@ def _no_weights(folder: Path) -> str:
     others = sorted(file.name for file in folder.glob("*.safetensors"))
     if others:
         return (
-            f"{folder} holds {_some(others)} but neither {SINGLE_FILE} nor {INDEX_FILE}. "
-            "Add the index, or use the model's transformers layout."
+            f"{folder} has {_some(others)} but neither {SINGLE_FILE} nor {INDEX_FILE}. Add "
+            "the index, or use the model in transformers layout."
         )
     if pickles:
         return (
-            f"{folder} holds its weights as pickles only ({_some(pickles)}). A pickle can run "
-            "any code when it is read, so it is refused. Get the repository's safetensors version, "
-            "or convert the weights on a machine you can afford to lose."
+            f"{folder} has only pickle weights ({_some(pickles)}). Reading a pickle can run "
+            "any code, so it is refused. Use a safetensors version, or convert the weights "
+            "on an isolated machine."
         )
     return f"{folder} has a config.json but no weights: {SINGLE_FILE} is missing. Download them."
 
@@ -122,10 +123,6 @@ def _no_weights(folder: Path) -> str:
 def _is_shard_name(file: object) -> bool:
     """Return whether ``file`` is a plain name in this folder: an index must not reach outside it."""
     return isinstance(file, str) and Path(file).name == file and file.endswith(".safetensors")
-
-
-def _count(names: list[str], noun: str) -> str:
-    return f"{len(names)} {noun}{'' if len(names) == 1 else 's'}"
 
 
 def _some(names: list[str], limit: int = 3) -> str:

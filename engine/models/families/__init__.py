@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from engine.errors import ModelError
+from engine.errors import MALFORMED, ModelError
 from engine.models.architecture import Architecture
 from engine.models.checkpoints.checkpoint import Checkpoint, describe_config
 from engine.models.families.cohere2 import cohere2
@@ -81,7 +81,7 @@ def described(checkpoint: Checkpoint) -> Architecture | None:
         return None
     try:
         return FAMILIES[checkpoint.architecture](checkpoint, checkpoint.context)
-    except (ModelError, AttributeError, KeyError, TypeError, ValueError):  # loading says it
+    except (ModelError, *MALFORMED):  # loading says it
         return None
 
 

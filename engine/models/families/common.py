@@ -108,9 +108,9 @@ def layer_types(
     unknown = sorted(set(names) - set(known))
     if unknown or len(names) != checkpoint.layers:
         raise ModelError(
-            f"{checkpoint.config_file}: layer_types must name one of "
-            f"{' and '.join(known)} for each of the {checkpoint.layers} layers; it has "
-            f"{len(names)} entries{', among them ' + ', '.join(unknown) if unknown else ''}. "
+            f"{checkpoint.config_file}: layer_types must name one of {' and '.join(known)} "
+            f"for each of the {checkpoint.layers} layers; it has {len(names)} "
+            f"entries{', including ' + ', '.join(unknown) if unknown else ''}. "
             f"{checkpoint.config_remedy}"
         )
     return list(names)

@@ -162,9 +162,8 @@ def _gemma(
     looks_ahead = config.get("use_bidirectional_attention")
     if looks_ahead not in (None, False, "vision"):  # with "vision" text sees the past
         raise ModelError(
-            f"{checkpoint.path} looks at the tokens that follow too (its setting "
-            "use_bidirectional_attention): it is made for embeddings and cannot write. "
-            "Use a Gemma without it."
+            f"{checkpoint.path} attends to later tokens too (use_bidirectional_attention): "
+            "it is made for embeddings and cannot write. Use a Gemma without it."
         )
     return architecture(
         checkpoint,

@@ -27,8 +27,8 @@ def glm4_moe(checkpoint: Checkpoint, context: int) -> Architecture:
     config = checkpoint.text_config
     if int(config.get("n_group") or 1) > 1:
         raise ModelError(
-            f"{checkpoint.path} chooses groups of experts first (its setting n_group), which is not "
-            "computed here. Use a GLM with one group, as the published ones have."
+            f"{checkpoint.path} chooses groups of experts first (n_group), which is not "
+            "supported. Use a GLM with one group, like the published ones."
         )
     width = int(config["moe_intermediate_size"])
     mixture = experts(

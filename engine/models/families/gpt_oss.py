@@ -24,8 +24,8 @@ def gpt_oss(checkpoint: Checkpoint, context: int) -> Architecture:
     config = checkpoint.text_config
     if float(config.get("swiglu_alpha", _ALPHA)) != _ALPHA:
         raise ModelError(
-            f"{checkpoint.path} has the gate x * sigmoid({config['swiglu_alpha']} * x) (its setting "
-            f"swiglu_alpha); computed here is {_ALPHA}, as the published ones have. Use one of these."
+            f"{checkpoint.path} has swiglu_alpha {config['swiglu_alpha']}; only {_ALPHA} is "
+            "supported, as in the published models."
         )
     rope = read_rope(checkpoint, context, theta=150_000.0)
     window = window_of(checkpoint)

@@ -74,8 +74,8 @@ def _mamba2(checkpoint: Checkpoint) -> Mamba2:
         head_dim = int(config.get("mamba_expand", 2)) * checkpoint.hidden // heads
     if config.get("time_step_limit") not in _UNBOUNDED:
         raise ModelError(
-            f"{checkpoint.config_file} bounds the steps of its Mamba-2 layers (time_step_limit), which "
-            f"is not computed here. {checkpoint.config_remedy}"
+            f"{checkpoint.config_file} limits the steps of its Mamba-2 layers "
+            f"(time_step_limit), which is not supported. {checkpoint.config_remedy}"
         )
     return Mamba2(
         heads=heads,
@@ -102,8 +102,8 @@ def minicpm(checkpoint: Checkpoint, context: int) -> Architecture:
     config = checkpoint.text_config
     if config.get("sparse_config"):
         raise ModelError(
-            f"{checkpoint.path} attends to parts of the text only (its setting sparse_config), which "
-            "is not computed here. Remove the setting: the model then attends to all of it."
+            f"{checkpoint.path} has sparse attention (sparse_config), which is not "
+            "supported. Remove the setting to use full attention."
         )
     return replace(
         llama(checkpoint, context),

@@ -25,8 +25,8 @@ def olmoe(checkpoint: Checkpoint, context: int) -> Architecture:
     config = checkpoint.text_config
     if config.get("clip_qkv") is not None:
         raise ModelError(
-            f"{checkpoint.path} clips queries, keys and values (its setting clip_qkv), which is not "
-            "computed here. Use an OLMoE without it, as the published ones are."
+            f"{checkpoint.path} clips queries, keys and values (clip_qkv), which is not "
+            "supported. Use an OLMoE without it, like the published ones."
         )
     places = [(read_rope(checkpoint, context), None)] * checkpoint.layers
     return architecture(checkpoint, _normed(checkpoint, places, experts(checkpoint)))

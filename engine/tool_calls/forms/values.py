@@ -79,6 +79,6 @@ def check_enforced(schema: Schema, strict: bool) -> None:
     if strict and names:
         raise InvalidRequest(
             "tools",
-            f"tools: this model writes strings without quotes of JSON, so {names[0]} cannot be enforced. "
-            "Leave it out, or strict.",
+            f"tools: this model writes strings without JSON quotes, so {names[0]} cannot be "
+            "enforced. Leave it out, or leave strict out.",
         )

@@ -34,8 +34,8 @@ from engine.values.sampling import Sampling
 Answer = tuple[RecordedReply, Tensor]
 """A reply and its hidden states (aux layers, tokens - 1, hidden)."""
 
-_FULL = "recipe key replies.gigabytes, {:g}, is reached: these are all"
-_OVER = "recipe key replies.minutes, {:g}, are over: these are all"
+_FULL = "recipe key replies.gigabytes ({:g}) is reached, so recording ends"
+_OVER = "recipe key replies.minutes ({:g}) is over, so recording ends"
 AT_ONCE = MAX_ROWS
 """Requests in a batch, each with a row."""
 REPORT_MINUTES = 0.25
@@ -122,16 +122,19 @@ def _answers(
         done, passed = before + number, time.monotonic() - start
         left = min(passed / number * (of - done), max(0.0, allowed - spent - passed))
         if reports.due():
-            report(f"replies {done} of {of} at most, {left / 60:.0f} min left")
+            report(f"replies {done} of up to {of}, {left / 60:.0f} min left")
         if progress is not None:
             progress.write(Phase.RECORDING, done=done, of=of, seconds_left=round(left, 1))
 
 
 def _beginning(recorded: int, of: int, stage: RepliesStage) -> str:
     """Return the line that announces the recording."""
-    limit = "" if stage.minutes is None else f", or for {stage.minutes:g} minutes in all"
-    already = f"; {recorded} are here already" if recorded else ""
-    return f"Recording the model's replies to {of} prompts{limit}{already}. Learning begins behind that."
+    limit = "" if stage.minutes is None else f" for up to {stage.minutes:g} minutes"
+    already = f"; {recorded} already recorded" if recorded else ""
+    return (
+        f"Recording the model's replies to {of} prompts{limit}{already}. Training "
+        "starts after that."
+    )
 
 
 def _requests(

@@ -12,6 +12,7 @@ from engine.errors import ForetokenError, what_failed
 from engine.files import bounded, parse_json
 from engine.train.schema import subseed
 from engine.values.messages import Message
+from engine.values.units import counted
 
 Prompt = tuple[Message, ...]
 
@@ -40,8 +41,8 @@ def read(path: Path) -> Prompts:
         lines = bounded(path, LARGEST).decode("utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise PromptsError(
-            f"{path} cannot be read ({what_failed(error)}). Prompts come from a file of JSON lines, from "
-            "'pip' or from 'chats'."
+            f"{path} cannot be read ({what_failed(error)}). Give a file of JSON lines, "
+            "'pip' or 'chats'."
         ) from error
     entries = [
         _from_line(path, number, line) for number, line in enumerate(lines, 1) if line.strip()
@@ -69,8 +70,8 @@ def split(prompts: Iterable[Prompt], count: int, held_out: int, seed: int, where
     different = list(dict.fromkeys(prompts))
     if len(different) < 2:
         raise PromptsError(
-            f"{where} holds {len(different)} different prompts; a drafter needs some to learn from and "
-            "one at least to be measured on. Several hundred are a good beginning."
+            f"Found {counted(len(different), 'different prompt')} in {where}. Training needs "
+            "at least two; several hundred work well."
         )
     random.Random(subseed(seed, "order")).shuffle(different)
     held_out = max(1, min(held_out, len(different) // 4))
@@ -89,8 +90,8 @@ def _from_line(path: Path, number: int, line: str) -> tuple[Prompt, bool]:
         ]
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise PromptsError(
-            f'{path}, line {number}: no prompt there. A line is {{"prompt": "..."}} or '
-            '{"messages": [{"role": "user", "content": "..."}]}.'
+            f'{path}, line {number} is not a prompt. Write {{"prompt": "..."}} or '
+            f'{{"messages": [{{"role": "user", "content": "..."}}]}}.'
         ) from error
     return tuple(_up_to_question(messages)), held_out
 

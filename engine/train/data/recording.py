@@ -60,16 +60,15 @@ class Recording:
         recorded = _metadata(self._path(0)).get("target")
         if target and recorded and recorded != target:
             raise RecordingError(
-                f"{folder} holds replies of {recorded}, and these are to be of {target}. "
-                "Choose another --out."
+                f"{folder} has replies of {recorded}, not of {target}. Choose another --out."
             )
         self.aux_layers = _aux_layers_in(self._path(0)) or tuple(aux_layers)
         missing = [aux_layer for aux_layer in aux_layers if aux_layer not in self.aux_layers]
         if missing:
             raise RecordingError(
-                f"{folder} has no hidden states of layer {', '.join(map(str, _plain(missing)))}, which "
-                "this kind of drafter reads. Name all layers in recipe key replies.layers before "
-                "recording, or choose another --out."
+                f"{folder} has no hidden states of layer "
+                f"{', '.join(map(str, _plain(missing)))}, which this drafter type needs. Add "
+                "them to recipe key replies.layers before recording, or choose another --out."
             )
         self._shards: list[Any] = []
         self.replies: list[StoredReply] = []
@@ -116,8 +115,9 @@ class Recording:
         except (OSError, SafetensorError) as error:
             partial.unlink(missing_ok=True)
             raise RecordingError(
-                f"Replies could not be kept in {self.folder}: {what_failed(error)}. Those before "
-                "are there; make room and run the same command again, or lower replies.gigabytes."
+                f"Replies could not be saved in {self.folder}: {what_failed(error)}. Earlier "
+                "replies are kept. Free some space and run the same command again, or lower "
+                "replies.gigabytes."
             ) from error
         self._open(number)
 

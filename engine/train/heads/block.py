@@ -171,7 +171,7 @@ def _check(shape: BlockShape, mask: int, target: TargetView) -> None:
     need(
         0 <= mask < tokens,
         "shape.mask_token_id",
-        f"must be a token of the target, 0 to {tokens - 1}, best one that it never says",
+        f"must be a token of the target, 0 to {tokens - 1}, best one that it never writes",
     )
     need(shape.block_size > 1, "shape.block_size", "must be 2 or more")
     need(shape.anchors > 0, "shape.anchors", "must be 1 or more")

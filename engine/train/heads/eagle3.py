@@ -162,7 +162,7 @@ class Eagle3Trainer:
         if self._shape.fitted:
             self._fit_states(recording)
         share = int(times[common].sum()) / max(1, int(times.sum()))
-        report(f"the head can name {len(common)} tokens: {share:.2%} of what the target said")
+        report(f"the head can draft {len(common)} tokens: {share:.2%} of the target's text")
 
     def _fit_sizes(self, recording: Recording) -> None:
         replies = recording.replies[:_SAMPLE]

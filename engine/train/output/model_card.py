@@ -14,7 +14,7 @@ LOG_FILE = "training.jsonl"
 FRONT_MATTER = "---\nlicense: apache-2.0\nlanguage: en\npipeline_tag: text-generation\n---\n"
 _CURVE_ROWS = 16
 _LOG_ROWS = 256
-_UNIT = "nats per token, all drafted positions together"
+_UNIT = "nats per token, average of all drafted positions"
 
 
 def write_card(
@@ -25,11 +25,11 @@ def write_card(
     (folder / LOG_FILE).write_text(lines, encoding="utf-8")
     parts = [
         f"{FRONT_MATTER}# {recipe.name}",
-        f"Drafts for {recipe.target} by the method `{recipe.kind}`, for speculative decoding. It "
-        "changes how fast that model answers, never what, and is of no use without it.",
+        f"A drafter for {recipe.target} (`{recipe.kind}`), for speculative decoding. It "
+        "speeds that model up without changing its output, and is of no use without it.",
         f"## Shape\n\n{_table('key', 'value', recipe.shape)}",
-        f"## Data\n\n{replies:,} replies of {recipe.target}, written by itself when `foretoken train` "
-        "asked it: its words and hidden states. Spec-Bench is not in it.",
+        f"## Data\n\n{replies:,} replies of {recipe.target} to the prompts of "
+        "`foretoken train`: text and hidden states. Spec-Bench is not included.",
         f"## Training curve\n\n{curve_table(log, _UNIT)}",
         f"## Evaluation\n\n{_evaluation(log)}",
     ]
@@ -64,10 +64,9 @@ def _evaluation(log: Sequence[Mapping[str, Any]]) -> str:
         return "Not measured."
     shares = {f"drafted token {at}": share for at, share in enumerate(last["per_position"], 1)}
     return (
-        f"On prompts that it did not learn from, at temperature 0, drafting {last['depth']} tokens a "
-        f"round: {last['acceptance_length']} tokens for each pass of the target. Share of rounds that "
-        "accepted\n\n"
-        f"{_table('position', 'share', shares)}"
+        f"On held-out prompts, at temperature 0, drafting {last['depth']} tokens per "
+        f"round: {last['acceptance_length']} tokens per pass of the target. Share of "
+        f"rounds that accepted\n\n{_table('position', 'share', shares)}"
     )
 
 

@@ -7,6 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from engine.bench.prompts import Prompt
+from engine.bench.real import case
+from engine.errors import InvalidRequest
+from engine.loading.request import LoadRequest
 from tests.app.cli.conftest import Foretoken
 from tests.support.fixtures import gguf_pair
 from tests.support.stand_ins import stand_in
@@ -54,4 +58,9 @@ def test_what_cannot_be_is_told_before_anything_starts(
     asked = ("bench", "real", "--pair", gguf_pair[0], "--prompts", prompts)
     assert "with --max-tokens" in foretoken(*asked, "--max-tokens", 100_000).err
     assert "depth" in foretoken(*asked, "--depth", 99).err
+    load, long = LoadRequest.parse(str(gguf_pair[0])), Prompt("chat", ("word " * 100_000,))
+    with pytest.raises(InvalidRequest, match="longest prompt"):
+        case.make(load, [long], 8, skip_long=True)
+    _, kept = case.make(load, [Prompt("code", ("Hi",)), long], 8, skip_long=True)
+    assert [one.kind for one in kept] == ["code"]
     assert foretoken("bench", "real", "--pair", "missing.gguf").status == 2

@@ -18,7 +18,9 @@ from engine import trace
 from engine.events import Emitted, Finished, Prefilled, Started
 from engine.stats import Tally
 from tests.app.cli.conftest import Foretoken
+from tests.support import documents as made
 from tests.support.checkpoints import write_random
+from tests.support.documents import written
 from tests.support.heads import FakeShape, fit_medusa, write_medusa
 from tests.support.places import PIP
 
@@ -38,12 +40,35 @@ TALE = ("Once upon a time, Tom met a cat. Once upon a time,", "--raw")
 
 
 def test_text_and_statistics_are_printed(foretoken: Foretoken, model: Path) -> None:
-    result = foretoken("chat", *TALE, "--pair", model, "--max-tokens", 12)
+    result = foretoken("chat", *TALE, "--pair", model, "--max-tokens", 12, "--thinking", "high")
     assert result.status == 0
+    assert "no choice of thinking, so --thinking high is ignored" in result.err
     text, statistics = result.out.rstrip().rsplit("\n", 1)
     assert text
     assert statistics.startswith("[12 tokens, ")
     assert "tokens/s" in statistics
+
+
+def test_documents_go_with_the_first_message(
+    foretoken: Foretoken, tmp_path: Path, traced: Path
+) -> None:
+    report = written(tmp_path, "report.pdf", made.pdf(["Once upon a time", *["word " * 900] * 3]))
+    asked = ("--file", report, "--max-tokens", 2, "--trace", traced)
+    result = foretoken("chat", "Sum it up.", "--pair", "pip", *asked)
+    assert result.status == 0, result.err
+    assert "Note: pages 2-4 of report.pdf are left out" in result.err
+    started = next(e for e in trace.read(traced.read_text().splitlines()) if isinstance(e, Started))
+    assert 30 < len(started.prompt_tokens or ()) < 300
+    ftp = ("ftp://127.0.0.1/x", "is not a web address")
+    for wrong, told in ((tmp_path / "none.pdf", "cannot be read"), ftp, (traced, "")):
+        result = foretoken("chat", "Hi", "--file", wrong, *(("--raw",) if not told else ()))
+        assert result.status != 0
+        assert (told or "--file needs a chat template") in result.err
+
+
+@pytest.fixture
+def traced(tmp_path: Path) -> Path:
+    return tmp_path / "trace.jsonl"
 
 
 def test_the_last_line_is_one_object_with_the_stable_keys(
@@ -73,10 +98,10 @@ def test_what_is_no_head_for_this_target_is_refused_in_words(
     foretoken: Foretoken, model: Path, tmp_path: Path
 ) -> None:
     itself = foretoken("chat", *TALE, "--pair", model, "--head", model)
-    assert itself.status != 0 and "no head that this version reads" in itself.err
+    assert itself.status != 0 and "is not a supported head" in itself.err
     (tmp_path / "empty").mkdir()
     empty = foretoken("chat", *TALE, "--pair", model, "--head", tmp_path / "empty")
-    assert empty.status != 0 and "is no head: it has no config.json" in empty.err
+    assert empty.status != 0 and "is not a head: it has no config.json" in empty.err
     other = write_medusa(tmp_path / "medusa", FakeShape(hidden=48, vocabulary=50, layers=6))
     result = foretoken("chat", *TALE, "--pair", model, "--head", other)
     assert result.status != 0 and "another target" in result.err and "width 48" in result.err
@@ -107,7 +132,7 @@ def test_a_draft_with_another_vocabulary_changes_no_word(foretoken: Foretoken, m
     across = foretoken(*asked, *pair, "--proposer", "draft", "--depth", 4)
     assert across.last_json["token_ids"] == plain["token_ids"]
     assert across.last_json["drafted"] > 0
-    assert "across vocabularies" in across.err
+    assert "different vocabulary" in across.err
 
 
 def test_the_trace_holds_every_round(foretoken: Foretoken, model: Path, tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ def test_a_machine_without_a_compiler_gets_one(
     ):
         assert said in fetched.out
     monkeypatch.setattr(compilers, "find_spec", lambda name: None)
-    assert f"The step is in {build.built()}" in foretoken("compiler").out
+    assert f"The compiled kernels are in {build.built()}" in foretoken("compiler").out
 
 
 def test_nothing_is_fetched_where_a_compiler_works(
@@ -48,5 +48,5 @@ def test_nothing_is_fetched_where_a_compiler_works(
     write_program(hide_compilers(monkeypatch, tmp_path) / "c++", f'cp {made} "$last"')
     result = foretoken("compiler", "--fetch")
     assert result.status == 0, result.err
-    assert "Nothing was downloaded" in result.out
+    assert "Nothing to download" in result.out
     assert not compilers.folder().exists()

@@ -82,7 +82,7 @@ def test_bad_prompts_are_told(foretoken: Foretoken, recipe: Path, tmp_path: Path
     file.write_text('{"prompt": "One"}\n{"question": "Two"}\n')
     result = foretoken("train", recipe, "--prompts", file, "--data-dir", tmp_path / "data")
     assert result.status == 2
-    assert "line 2: no prompt there" in result.err
+    assert "line 2 is not a prompt" in result.err
 
 
 def test_one_prompt_is_too_few(foretoken: Foretoken, recipe: Path, tmp_path: Path) -> None:
@@ -90,13 +90,13 @@ def test_one_prompt_is_too_few(foretoken: Foretoken, recipe: Path, tmp_path: Pat
     file.write_text('{"prompt": "One"}\n' * 3)
     result = foretoken("train", recipe, "--prompts", file, "--data-dir", tmp_path / "data")
     assert result.status == 2
-    assert "holds 1 different prompts" in result.err
+    assert "Found 1 different prompt in" in result.err
 
 
 def test_without_chats_it_is_said(foretoken: Foretoken, recipe: Path, tmp_path: Path) -> None:
     result = foretoken("train", recipe, "--prompts", "chats", "--data-dir", tmp_path / "data")
     assert result.status == 2
-    assert "Your chat history holds 0 different prompts" in result.err
+    assert "0 different prompts in your chats" in result.err
 
 
 def test_every_question_of_a_chat_becomes_a_prompt(tmp_path: Path) -> None:

@@ -28,21 +28,21 @@ def test_what_other_programs_hold_is_listed_and_what_is_broken_says_why(
     assert found["someone/whole"]["architecture"] == "LlamaForCausalLM"
     assert found["someone/whole"]["reason"] is None
     assert found["someone/broken"]["reason"] is not None
-    assert "someone/whole" in result.out.split("What cannot be run:")[0]
+    assert "someone/whole" in result.out.split("Unsupported files:")[0]
     assert "someone/broken (LM Studio): " in result.out
 
 
 def test_folders_are_added_and_forgotten(foretoken: Foretoken, model: Path, tmp_path: Path) -> None:
     shutil.copytree(model, tmp_path / "disk" / "mine")
     assert foretoken("models", "add-folder", tmp_path / "disk").status == 0
-    assert foretoken("models", "add-folder", tmp_path / "disk").status == 0
+    assert "is in the list already" in foretoken("models", "add-folder", tmp_path / "disk").err
     (found,) = foretoken("models", "list", "--json").last_json["found"]
     assert (found["name"], found["place"]) == ("mine", str(tmp_path / "disk"))
     assert foretoken("models", "remove-folder", tmp_path / "disk").status == 0
     assert foretoken("models", "list", "--json").last_json["found"] == []
     again = foretoken("models", "remove-folder", tmp_path / "disk")
     assert again.status != 0
-    assert "was not added" in again.err
+    assert "is not among the added folders" in again.err
     absent = foretoken("models", "add-folder", tmp_path / "nowhere")
     assert "There is no folder" in absent.err
 
@@ -60,11 +60,14 @@ def test_drafts_for_a_model_say_whether_they_fit(
     foretoken: Foretoken, pair: tuple[Path, Path], models_folder: Path
 ) -> None:
     target, draft = pair
-    assert "No other model" in foretoken("models", "drafts", target).out
+    alone = shutil.copytree(target, models_folder.parent / "alone" / "target")
+    assert "No other model" in foretoken("models", "drafts", alone).out
+    beside = foretoken("models", "drafts", target).out  # as a load finds it
+    assert f"draft ({draft})\n  compatible" in beside
     shutil.copytree(draft, models_folder / "draft")
     shutil.copytree(target, models_folder / "same")
-    result = foretoken("models", "drafts", target, "--json")
+    result = foretoken("models", "drafts", alone, "--json")
     listed = {one["name"]: one["reason"] for one in result.last_json["drafts"]}
     assert listed["draft"] is None
     assert "not smaller" in listed["same"]
-    assert "fits: it shares the vocabulary" in result.out
+    assert "compatible: same vocabulary" in result.out

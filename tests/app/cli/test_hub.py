@@ -35,9 +35,9 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HubServe
 
 
 def test_the_hub_is_searched_and_the_catalog_compared_with_it(
-    foretoken: Foretoken, server: HubServer
+    foretoken: Foretoken, server: HubServer, tmp_path: Path
 ) -> None:
-    found = foretoken("models", "search", "tale", "gguf", "--json")
+    found = foretoken("models", "search", "tale", "gguf", "--json", "--data-dir", tmp_path / "own")
     assert "foretoken models look-up maker/Tale-GGUF" in found.out
     assert found.last_json["repositories"] == [
         {"name": "maker/Tale-GGUF", "downloads": 0, "likes": 0, "gated": False}
@@ -48,7 +48,7 @@ def test_the_hub_is_searched_and_the_catalog_compared_with_it(
     compared = foretoken("models", "check-catalog")
     assert compared.status == 1
     assert (
-        "qwen3.5-4b:Q4_K_M: unsloth/Qwen3.5-4B-MTP-GGUF has 4,000 bytes of it, not" in compared.out
+        "qwen3.5-4b:Q4_K_M: unsloth/Qwen3.5-4B-MTP-GGUF has 4,000 bytes there, not" in compared.out
     )
     assert f"qwen3.5-4b:Q4_K_XL: {name} has no Qwen3.5-4B-UD-Q4_K_XL.gguf." in compared.out
     assert "There is no repository nvidia/DeepSeek-R1-FP4" in compared.out  # for launch plans
@@ -73,7 +73,7 @@ def test_a_repository_is_looked_up_downloaded_listed_and_deleted(
     gone = foretoken("models", "delete", "maker/Tale-GGUF/Tale-Q4_K_M", "--yes")
     assert gone.out == "Freed 4 kB.\n"
     refused = foretoken("models", "delete", str(tmp_path), "--yes")
-    assert refused.status == 2 and "There are: owner/tiny." in refused.err
+    assert refused.status == 2 and "Downloads: owner/tiny." in refused.err
     assert hub.look_up("owner/tiny").choices
     assert (tmp_path / "models" / "owner--tiny" / "model.safetensors").is_file()
 
@@ -86,7 +86,7 @@ def test_the_token_is_read_from_standard_input_and_forgotten(
     assert "no keyring" in kept.out and str(tmp_path / "token") in kept.out
     assert "hf_mine" not in kept.out
     assert stat.S_IMODE((tmp_path / "token").stat().st_mode) == 0o600
-    assert foretoken("models", "token", "--forget").out == "Forgot the token.\n"
+    assert foretoken("models", "token", "--forget").out == "Token deleted.\n"
     assert not (tmp_path / "token").exists()
 
 
@@ -97,6 +97,4 @@ def test_the_memory_of_a_pair_is_told_part_by_part(foretoken: Foretoken) -> None
     assert (facts["context"], facts["roles"][:2]) == (512, ["target", "draft"])
     assert facts["needed"] == facts["weights"] + facts["kv"] + facts["work"]
     away = foretoken("models", "fit", "qwen3-8b")
-    assert re.search(
-        r"With [\d,]+ tokens of context, the weights as their file has them: ", away.out
-    )
+    assert re.search(r"With [\d,]+ tokens of context, weights as in the file: ", away.out)

@@ -60,11 +60,11 @@ def test_a_prompt_and_a_file_are_too_much(foretoken: Foretoken, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "holds no prompt"),
-        ("{not json", "prompts.jsonl, line 1: Expecting property"),
-        ('{"prompt": "a"}\n[1]', "prompts.jsonl, line 2: it is no JSON object"),
-        ('{"turns": []}', "prompts.jsonl, line 1: a turn is empty or no text"),
-        ('{"prompt": 3}', "prompts.jsonl, line 1: a turn is empty or no text"),
+        ("", "has no prompts"),
+        ("{not json", "prompts.jsonl, line 1: it is not JSON"),
+        ('{"prompt": "a"}\n[1]', "prompts.jsonl, line 2: it is not a JSON object"),
+        ('{"turns": []}', "prompts.jsonl, line 1: a turn is empty or not a user's text"),
+        ('{"prompt": 3}', "prompts.jsonl, line 1: a turn is empty or not a user's text"),
         ("\xff", "cannot be read"),
     ],
 )
@@ -152,7 +152,7 @@ def test_a_missing_model_is_told_with_the_way_to_get_it(
 def test_a_server_that_cannot_start_says_why(foretoken: Foretoken, command: str) -> None:
     for words, message in (
         (["--port", 70000], "Port 70000 does not exist"),
-        (["--host", "192.0.2.1", "--api-key", "k"], "Cannot listen at 192.0.2.1"),
+        (["--host", "192.0.2.1", "--api-key", "k"], "Cannot listen on 192.0.2.1"),
         (["--pair", "no-such-pair"], "There is no pair or model 'no-such-pair'"),
     ):
         result = foretoken(command, *words)

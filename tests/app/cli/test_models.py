@@ -67,7 +67,7 @@ def test_why_says_how_a_draft_with_another_vocabulary_drafts(
     assert result.status == 0
     shared = f"% of the target's 4,096 tokens are among the draft's {VOCABULARY}"
     assert shared in result.out
-    assert "across vocabularies" in result.out and "rewritten text" in result.out
+    assert "different vocabulary" in result.out and "the target's tokens" in result.out
 
 
 def test_why_says_when_a_draft_fits(foretoken: Foretoken) -> None:
@@ -98,7 +98,7 @@ def test_a_server_without_models_or_that_one_cannot_be_connected_to(
     monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.fail.Keyring")
     with playing(Played(models=())) as played:
         found = foretoken("models", "connect", played.url, keep)
-    assert found.status != 0 and "It lists no models. Load one there first" in found.err
+    assert found.status != 0 and "No models found there. Load one there first" in found.err
     with playing(Played()) as played:
         found = foretoken("models", "connect", f"{played.url}#large", keep)
         assert foretoken("models", "connect", f"{played.url}#small", "--no-keep").status == 0

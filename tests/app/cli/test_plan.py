@@ -8,6 +8,7 @@ from pathlib import Path
 
 import yaml
 
+from app.deploy.methods import BACKENDS, DEPTHS, ENGINES, METHODS
 from tests.app.cli.conftest import Foretoken
 from tests.support.fixtures import gguf_pair
 
@@ -30,6 +31,13 @@ def test_a_plan_is_told_and_written(foretoken: Foretoken, tmp_path: Path) -> Non
     assert os.access(out / "start.sh", os.X_OK)
     config = yaml.safe_load((out / "extra-llm-api-config.yml").read_text())
     assert config["speculative_config"]["decoding_type"] == "Eagle3"
+
+
+def test_help_names_what_the_tables_have(foretoken: Foretoken) -> None:
+    told = " ".join(foretoken("plan", "--help").out.replace("│", " ").split())
+    for names in (ENGINES, METHODS, BACKENDS, DEPTHS):
+        *first, last = names
+        assert f"{', '.join(first)} or {last}." in told
 
 
 def test_another_plan_replaces_the_first_but_not_what_people_wrote(
@@ -84,7 +92,7 @@ def test_scripts_name_no_gguf_file_which_engines_for_gpus_do_not_load(
     known = result.last_json
     for file in gguf_pair:
         assert f"/path/to/{file.stem}" in known["files"]["start.sh"]
-        assert any(f"in place of /path/to/{file.stem}" in note for note in known["notes"])
+        assert any(f"Replace /path/to/{file.stem}" in note for note in known["notes"])
     assert not [name for name, text in known["files"].items() if str(target.parent) in text]
 
 
@@ -99,10 +107,25 @@ def test_an_unknown_model_is_told_with_those_that_are_known(foretoken: Foretoken
     result = foretoken("plan", "lama-3.1-8b", "--gpus", "8xH100")
     assert result.status == 2
     assert "Did you mean llama-3.1-8b?" in result.err
+    other = foretoken("plan", "Qwen/Qwen4.5-72B-Instruct", "--gpus", "8xH100")
+    assert "Did you mean" not in other.err  # there is no such size or version
 
 
 def test_a_folder_that_cannot_be_written_is_told(foretoken: Foretoken, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    result = foretoken(*EAGLE3, "--out", tmp_path / "file")
-    assert result.status == 2
-    assert "file" in result.err
+    for place in (tmp_path / "file", Path("/proc/x")):
+        result = foretoken(*EAGLE3, "--out", place)
+        assert result.status == 2
+        assert f"{place} cannot be written to" in result.err
+        assert "Free some space" not in result.err
+        assert not result.out  # told before the plan
+
+
+def test_one_of_a_thing_is_told_as_one(foretoken: Foretoken) -> None:
+    """It was "2 replicas, on one GPU" and "1 GPUs with 1 requests"."""
+    two = foretoken("plan", "llama-3.1-8b", "--gpus", "2xH100", "--users", 200, "--context", 1024)
+    assert "2 replicas, each on one GPU." in two.out
+    idle = foretoken("plan", "llama-3.1-8b", "--gpus", "3xH100", "--users", 3)
+    assert "1 of 3 GPUs stays free" in idle.out
+    rate = foretoken("plan", "llama-3.1-8b", "--gpus", "1xH100", "--rps", 0.1)
+    assert "on 1 GPU with 1 request at once" in rate.out

@@ -29,13 +29,13 @@ def test_a_race_prints_its_pairs_its_range_and_its_verdict(
     )
     assert result.status == 0, result.err
     value = result.last_json
-    assert (value["base"], value["rival"]) == ("plain", "ngram, depth 3")
+    assert (value["base"], value["rival"]) == ("no drafting", "N-gram, depth 3")
     assert len(value["pairs"]) == 5 and value["level"] == 0.9375
     assert value["low"] <= value["median"] <= value["high"]
     assert value["verdict"] in result.out
     assert value["same_words"] and value["divergence"] is None
-    assert "same words, token for token" in result.out
-    assert "Median" in result.out
+    assert "same text, token for token" in result.out
+    assert ("Median" in result.out) != ("too busy" in value["verdict"])
 
 
 def test_another_pair_is_raced_on_as_many_threads_and_in_the_same_weights(
@@ -53,8 +53,8 @@ def test_another_pair_is_raced_on_as_many_threads_and_in_the_same_weights(
     )
     assert result.status == 0, result.err
     assert (result.last_json["base"], result.last_json["rival"]) == (
-        f"{pair[1].name} (plain)",
-        f"{pair[0].name} (ngram, auto)",
+        f"{pair[1].name} (no drafting)",
+        f"{pair[0].name} (N-gram, auto)",
     )
 
 
@@ -68,7 +68,7 @@ def test_a_set_is_raced_on_a_pair_a_prompt(
     )
     assert result.status == 0, result.err
     value = result.last_json
-    assert value["base"] == "suffix, depth 2, block, temperature 0.8"
+    assert value["base"] == "Suffix, depth 2, block, temperature 0.8"
     assert [pair["prompt"] for pair in value["pairs"]] == [0, 1]
     assert not value["promises_words"]
     assert "2 of at least 5 runs" in value["verdict"]
@@ -99,12 +99,12 @@ def test_what_was_measured_is_told_when_it_is_interrupted(
     [
         ((), "Give either a prompt"),
         (("Hi", "--prompts", "pip"), "Give either a prompt"),
-        (("Hi", "--rival", "ngram,deep"), "no method"),
+        (("Hi", "--rival", "ngram,deep"), "not a method"),
         (("Hi", "--rival", "ngram,16"), "depth is 16"),
         (("Hi", "--base-acceptance", "fair"), "acceptance is 'fair'"),
         (("Hi", "--temperature", 9), "temperature is 9"),
         (("--prompts", "absent.jsonl"), "absent.jsonl cannot be read"),
-        (("--prompts", "chats"), "no prompt in your chats"),
+        (("--prompts", "chats"), "chats have no prompts"),
         (("Hi", "--base-pair", "qwem"), "no pair or model 'qwem'"),
         (("Hi", "--base-pair", f"{PIP / 'target'}::", "--base", "draft"), "needs a draft model"),
     ],
@@ -136,7 +136,7 @@ def test_two_pairs_that_do_not_fit_at_once_are_refused_before_either_is_loaded(
     both = ("--pair", pair[0], "--base-pair", pair[1])
     result = foretoken("race", "Hi", *both, *QUICK, "--data-dir", tmp_path)
     assert result.status != 0
-    assert "at once" in result.err and "250 MB are free" in result.err
+    assert "together need" in result.err and "250 MB are free" in result.err
 
 
 def test_a_method_has_a_depth_or_finds_it() -> None:

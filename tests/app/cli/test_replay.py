@@ -43,8 +43,10 @@ def test_each_reply_of_a_trace_becomes_a_file_of_its_own(
     last = file.read_text(encoding="utf-8")
     assert foretoken("replay", source, "--html", file).status == 0
     assert file.read_text(encoding="utf-8") == last
-    # Whatever a browser would fetch: nothing is named but the name space of SVG.
-    assert set(re.findall(r"https?://[\w./]+", last)) == {"http://www.w3.org/2000/svg"}
+    # Whatever a browser would fetch: nothing is named but name spaces.
+    assert all(
+        each.startswith("http://www.w3.org/") for each in re.findall(r"https?://[\w./]+", last)
+    )
     assert not re.search(r"\bimport\b|^export ", last, re.MULTILINE)
 
 
@@ -78,13 +80,13 @@ def test_what_cannot_be_replayed_is_told(foretoken: Foretoken, tmp_path: Path) -
     source = DATA / "trace.jsonl"
     result = foretoken("replay", source, "--html", file, "--reply", 7)
     assert result.status == 2
-    assert "holds 6 replies" in result.err
+    assert "has 6 replies" in result.err
     failed = tmp_path / "failed.jsonl"
     with failed.open("w", encoding="utf-8") as stream:
         for event in (Started("m", "draft", "greedy", (1,)), Failed("no")):
             stream.write(trace.to_line(event) + "\n")
-    assert "no rounds to play" in foretoken("replay", failed, "--html", file).err
+    assert "No round data" in foretoken("replay", failed, "--html", file).err
     failed.write_text("")
-    assert "holds no reply" in foretoken("replay", failed, "--html", file).err
+    assert "has no replies" in foretoken("replay", failed, "--html", file).err
     assert "cannot be written" in foretoken("replay", source, "--html", tmp_path).err
     assert not file.exists()

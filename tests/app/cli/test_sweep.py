@@ -40,7 +40,7 @@ def test_a_sweep_prints_writes_and_keeps_a_default_that_is_used_shown_and_forgot
     assert {row["temperature"] for row in value["results"]} == {0, 1.5}
     assert {row["prompt_kind"] for row in value["results"]} == {"random", "all"}
     assert value["divergences"] == 0
-    assert "all equal to plain decoding's, token for token; 0 divergences" in result.out
+    assert "all equal to those without drafting, token for token; 0 divergences" in result.out
     written = json.loads(out.with_suffix(".json").read_text())
     assert written["winners"] == value["winners"]
     assert "| method | depth |" in out.with_suffix(".md").read_text()
@@ -53,8 +53,8 @@ def test_a_sweep_prints_writes_and_keeps_a_default_that_is_used_shown_and_forgot
     assert "  random: " in shown.out
     assert shown.last_json["defaults"][0]["winner"]["prompts"] == 1
     assert str(kept) in foretoken("models", "list", *data).out
-    assert "Forgot 1 measured default." in foretoken("models", "defaults", "--clear", *data).out
-    assert "No default was measured" in foretoken("models", "defaults", *data).out
+    assert "Deleted 1 measured default." in foretoken("models", "defaults", "--clear", *data).out
+    assert "No measured defaults" in foretoken("models", "defaults", *data).out
 
 
 def test_another_foretoken_is_swept_and_a_server_that_takes_no_depth_says_so(
@@ -78,7 +78,7 @@ def test_another_foretoken_is_swept_and_a_server_that_takes_no_depth_says_so(
         assert str(kept) in foretoken("chat", "plain", "--pair", far.url, *own).err
     with playing(Played()) as played:
         refused = foretoken("bench", "sweep", "--pair", played.url, *words, *own)
-    assert refused.status == 2 and "decides by itself how far it drafts" in refused.err
+    assert refused.status == 2 and "decides how far it drafts" in refused.err
 
 
 def test_a_chat_drafts_by_the_default_where_nothing_is_chosen_and_says_so(
@@ -103,7 +103,7 @@ def test_a_chat_drafts_by_the_default_where_nothing_is_chosen_and_says_so(
         events = [json.loads(line) for line in trace.read_text().splitlines()]
         (name,) = {event["proposer"] for event in events if "prompt_tokens" in event}
         assert name == drafts
-        assert ("the default of this pair is suffix, depth 3, 2.00×" in result.err) == (
+        assert ("the default of this pair is Suffix, depth 3, 2.0x" in result.err) == (
             drafts == "suffix"
         )
 
@@ -111,9 +111,9 @@ def test_a_chat_drafts_by_the_default_where_nothing_is_chosen_and_says_so(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--methods", "oracle"), "no method 'oracle' to sweep; choose of draft, ngram"),
+        (("--methods", "oracle"), "no method 'oracle'; choose from draft, ngram"),
         (("--methods", ","), "methods is empty"),
-        (("--depths", "1,x"), "give numbers, as 1,2,3,4,8"),
+        (("--depths", "1,x"), "give numbers, such as 1,2,3,4,8"),
         (("--depths", "1,16"), "depth is 16; it must be 1 to 15"),
         (("--temperature", 9), "temperature is 9"),
         (("--prompts", "absent.jsonl"), "absent.jsonl cannot be read"),
@@ -147,6 +147,6 @@ def test_spec_bench_is_read_from_where_the_message_says(
     )
     assert result.status == 0, result.err
     assert result.last_json["left_out"] == {"rag": 1}
-    assert "Left out, as longer than the model's context: rag 1." in result.out
+    assert "Skipped, because longer than the model's context: rag 1." in result.out
     kinds = {row["prompt_kind"] for row in result.last_json["results"]}
     assert kinds == {"conversation", "qa", "all"}

@@ -25,7 +25,7 @@ def test_a_recipe_of_ones_own_comes_first(tmp_path: Path, monkeypatch: pytest.Mo
 def test_an_unknown_recipe_is_told(foretoken: Foretoken) -> None:
     result = foretoken("train", "no-such-recipe")
     assert result.status == 2
-    assert "Shipped recipes: eagle3, pip-block, " in result.err and ".yaml" not in result.err
+    assert "Included recipes: eagle3, pip-block, " in result.err and ".yaml" not in result.err
 
 
 def test_a_broken_recipe_names_the_key(foretoken: Foretoken, tmp_path: Path) -> None:

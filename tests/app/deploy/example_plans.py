@@ -10,7 +10,7 @@ from app.deploy.gpus import parse_gpus
 from app.deploy.known import find
 from app.deploy.plan import Plan
 from app.deploy.planning import make_plan
-from app.deploy.request import PlanRequest
+from app.deploy.request import PlanRequest, Targets
 
 PLANS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
@@ -97,9 +97,32 @@ PLANS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             "context": 2048,
         },
         "vllm-medusa": {"method": "medusa", "draft": "somebody/medusa-llama-3.1-8b"},
-        "vllm-mlp": {"method": "mlp_speculator"},
+        "vllm-dspark": {"target": "qwen3-8b", "method": "dspark"},
         "vllm-mtp-nodes": {"target": "deepseek-v3", "method": "mtp", "gpus": "16xH100"},
         "vllm-dflash": {"method": "dflash"},
+        "vllm-gemma-assistant": {"target": "gemma-4-31b", "method": "mtp", "gpus": "1xH200"},
+        "vllm-hybrid-mtp": {"target": "qwen3.8-27b", "method": "mtp"},
+        "vllm-experts-fp8": {
+            "target": "qwen3-235b-a22b",
+            "quantization": "fp8",
+            "gpus": "8xH100",
+            "users": 1,
+        },
+        "vllm-t4": {"target": "qwen3-4b", "gpus": "1xT4", "users": 1, "context": 4096},
+        "vllm-mi300x": {"target": "llama-3.3-70b", "gpus": "2xMI300X", "quantization": "fp8"},
+        "vllm-attention-apart": {
+            "target": "deepseek-v3.2",
+            "gpus": "8xB200",
+            "users": 512,
+            "method": "mtp",
+        },
+        "vllm-nodes-balanced": {
+            "target": "llama-3.3-70b",
+            "gpus": "32xH100",
+            "users": 2000,
+            "context": 2048,
+            "method": "eagle3",
+        },
         "vllm-405b-stages": {"target": "llama-3.1-405b", "gpus": "16xH100", "context": 4096},
         "sglang-eagle3": {"engine": "sglang", "method": "eagle3"},
         "sglang-eagle": {"engine": "sglang", "method": "eagle", "draft": "somebody/eagle"},
@@ -118,6 +141,75 @@ PLANS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             "quantization": "fp8",
         },
         "sglang-ngram": {"engine": "sglang", "method": "ngram"},
+        "sglang-gemma-assistant": {
+            "engine": "sglang",
+            "target": "gemma-4-31b",
+            "method": "mtp",
+            "gpus": "1xH200",
+        },
+        "sglang-dspark": {"engine": "sglang", "target": "qwen3-8b", "method": "dspark"},
+        "sglang-experts-fp8": {
+            "engine": "sglang",
+            "target": "qwen3-235b-a22b",
+            "quantization": "fp8",
+            "gpus": "8xH100",
+            "users": 1,
+        },
+        "sglang-attention-apart": {
+            "engine": "sglang",
+            "target": "deepseek-r1",
+            "gpus": "8xH200",
+            "users": 512,
+            "context": 2048,
+        },
+        "trtllm-gpt-oss": {
+            "engine": "trtllm",
+            "target": "gpt-oss-120b",
+            "method": "eagle3",
+            "gpus": "1xGB10",
+            "users": 1,
+        },
+        "dynamo-vllm-nodes": {
+            "engine": "dynamo",
+            "target": "llama-3.3-70b",
+            "gpus": "32xH100",
+            "users": 2000,
+            "context": 2048,
+            "method": "eagle3",
+            "targets": Targets(1536, 512, 20.0, 2000.0, 30.0),
+        },
+        "vllm-own-tokenizer": {"target": "kimi-k2.5", "gpus": "8xH200"},
+        "sglang-own-tokenizer": {"engine": "sglang", "target": "kimi-k2", "gpus": "16xH200"},
+        "trtllm-own-tokenizer": {"engine": "trtllm", "target": "kimi-k2", "gpus": "16xH200"},
+        "dynamo-vllm-own-tokenizer": {
+            "engine": "dynamo",
+            "target": "kimi-k2",
+            "gpus": "16xH200",
+            "targets": Targets(1000, 200, 1.0),
+        },
+        "dynamo-trtllm-own-tokenizer": {
+            "engine": "dynamo",
+            "backend": "trtllm",
+            "target": "kimi-k2.5",
+            "quantization": "nvfp4",
+            "gpus": "8xB200",
+        },
+        "sglang-nodes-balanced": {
+            "engine": "sglang",
+            "target": "llama-3.3-70b",
+            "gpus": "32xH100",
+            "users": 2000,
+            "context": 2048,
+        },
+        "dynamo-vllm-suffix": {"engine": "dynamo", "method": "suffix"},
+        "dynamo-sglang-nextn-nodes": {
+            "engine": "dynamo",
+            "backend": "sglang",
+            "target": "deepseek-r1",
+            "method": "mtp",
+            "gpus": "16xH100",
+            "users": 256,
+        },
         "sglang-nextn-nodes": {
             "engine": "sglang",
             "target": "deepseek-v3",

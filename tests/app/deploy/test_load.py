@@ -12,7 +12,6 @@ from app.deploy.known import known_models
 from app.deploy.plan import Plan
 from app.deploy.planning import make_plan
 from app.deploy.request import PlanRequest
-from engine.stats import expected_tokens
 
 
 @pytest.fixture(scope="module")
@@ -33,19 +32,18 @@ def test_who_finds_no_room_waits(plan: Plan) -> None:
     """Five users in two places: the others' replies are waited for."""
     alone = outcome(plan.setup, Load(2, 32, 64), 2, 0)
     crowded = outcome(plan.setup, Load(5, 32, 64), 2, 0)
-    assert crowded.total == alone.total
+    assert alone.total <= crowded.total < 1.2 * alone.total
     seconds = 64 / alone.user
     assert crowded.wait - alone.wait == pytest.approx(1.5 * seconds, rel=0.05)
 
 
 def test_speculation_fades_as_users_become_more(plan: Plan) -> None:
-    rows, slots = table(plan, 64, 32, (1, 20, 300))
-    assert slots == plan.memory.most_users
+    rows = table(plan.setup, plan.memory.most_users, 64, 32, (1, 20, 300))
     gains = [row.gain for row in rows]
     assert gains == sorted(gains, reverse=True)
     assert gains[0] > 1.5
     assert all(one.plain.total < two.plain.total for one, two in itertools.pairwise(rows))
-    assert rows[0].drafted.total < expected_tokens(1.0, plan.depth) * rows[0].plain.total
+    assert rows[0].drafted.total < (plan.depth + 1) * rows[0].plain.total
 
 
 def test_a_round_takes_no_more_rows_than_a_batch_has(plan: Plan) -> None:

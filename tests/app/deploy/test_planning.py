@@ -13,7 +13,7 @@ from app.deploy.gpus import KINDS, Gpus, parse_gpus
 from app.deploy.known import known_models
 from app.deploy.methods import CAN, ENGINES, METHODS, Needs
 from app.deploy.planning import fits, make_plan
-from app.deploy.request import PlanRequest
+from app.deploy.request import PlanRequest, Targets
 from app.deploy.support import notes
 from engine.errors import ForetokenError, InvalidRequest, OutOfMemory
 
@@ -91,9 +91,9 @@ def changed(request: PlanRequest, remedy: str) -> PlanRequest:
     """The request as ``remedy`` would have it."""
     if found := re.fullmatch(r"(\d+x\w+)", remedy):
         return replace(request, gpus=parse_gpus(found[1]))
-    if found := re.fullmatch(r"--quantization (\w+)", remedy):
+    if found := re.fullmatch(r"weights in (\w+)", remedy):
         return replace(request, quantization=found[1])
-    if remedy == "--kv-cache-dtype fp8":
+    if remedy == "a KV cache in fp8":
         return replace(request, kv_cache_dtype="fp8")
     if found := re.fullmatch(r"([\d,]+) users?", remedy):
         return replace(request, users=int(found[1].replace(",", "")))
@@ -130,7 +130,7 @@ def test_many_users_of_a_small_model_get_copies_and_one_gets_all_gpus() -> None:
 @pytest.mark.parametrize("method", METHODS)
 def test_every_engine_plans_its_methods_and_refuses_the_others(engine: str, method: str) -> None:
     target = "deepseek-v3" if method == "mtp" else "llama-3.1-8b"
-    given = {"draft": "somebody/medusa"} if method == "medusa" else {}
+    given = {"draft": "somebody/head"} if method in ("medusa", "dspark") else {}
     request = asked(target, "8xB200", engine, method=method, context=2048, **given)
     if method not in CAN[engine]:
         with pytest.raises(InvalidRequest, match="vLLM"):
@@ -146,9 +146,27 @@ def test_every_engine_plans_its_methods_and_refuses_the_others(engine: str, meth
     ("given_", "says"),
     [
         ({"method": "mtp"}, "num_nextn_predict_layers"),
-        ({"method": "medusa"}, "--draft"),
+        ({"method": "medusa"}, "Name one as the draft"),
+        ({"method": "mlp_speculator"}, "Take eagle3"),
+        ({"method": "arctic"}, "eagle3 or suffix"),
+        ({"engine": "trtllm", "target": "qwen3.5-27b", "method": "mtp"}, "Take vLLM or SGLang"),
+        ({"engine": "trtllm", "target": "gemma-4-31b", "method": "mtp"}, "Take vLLM or SGLang"),
+        ({"engine": "trtllm", "quantization": "nvfp4"}, "vLLM and SGLang run nvfp4 there"),
+        ({"engine": "trtllm", "gpus": "1xMI300X"}, "TensorRT-LLM does not run on MI300X"),
+        ({"engine": "sglang", "gpus": "1xT4"}, "does not run on T4"),
+        ({"engine": "dynamo", "gpus": "8xMI300X"}, "no image for AMD"),
+        ({"target": "kimi-k2.5", "gpus": "8xT4"}, "does not run int4 on T4"),
         ({"method": "ngram", "draft": "x"}, "needs no draft"),
+        ({"depth": 7, "acceptance": 0.5}, "Without a drafting method depth has no use"),
+        ({"task": "code"}, "Without a drafting method task"),
+        ({"method": "ngram", "task": "code"}, "does not follow the kind of replies"),
         ({"method": "draft_model", "draft": "own"}, "sizes of the draft"),
+        ({"engine": "sglang", "target": "gpt-oss-20b", "method": "eagle3"}, "has no reader of it"),
+        ({"method": "eagle3", "draft": "ibm-ai-platform/llama3-8b-accelerator"}, "mlp_speculator"),
+        ({"method": "eagle3", "draft": "Snowflake/Arctic-LSTM-Speculator-X"}, "one older version"),
+        ({"method": "eagle3", "draft": "z-lab/gpt-oss-20b-DFlash"}, "the method dflash"),
+        ({"method": "eagle3", "draft": "AngelSlim/Qwen3-32B_eagle3"}, "trained for qwen3-32b"),
+        ({"context": 1024, "targets": Targets(1000, 25)}, "do not fit into a context of 1,024"),
         ({"quantization": "mxfp4"}, "mxfp4"),
         ({"engine": "trtllm", "target": "qwen3-14b", "quantization": "fp8x"}, "one of"),
         ({"context": 200_000}, "131,072"),
@@ -165,7 +183,137 @@ def test_bad_input_is_told_with_what_to_do(given_: dict, says: str) -> None:
         make_plan(asked(**given_))
 
 
+@pytest.mark.parametrize(
+    ("target", "gpus", "engine", "more", "expert"),
+    [
+        ("qwen3-235b-a22b", "8xH100", "sglang", {"quantization": "fp8"}, 8),  # 1536 / 8 = 192
+        ("qwen3-235b-a22b", "8xH100", "vllm", {"quantization": "fp8"}, 8),
+        ("qwen3-30b-a3b", "4xL4", "sglang", {"quantization": "fp8"}, 4),  # 768 / 4 = 192
+        ("deepseek-r1", "8xH200", "sglang", {}, 1),  # 2048 / 8 = 256
+        ("qwen3-235b-a22b", "8xH100", "vllm", {}, 1),  # in 16 bits there are no blocks
+    ],
+)
+def test_experts_in_fp8_are_divided_by_whole_blocks_or_not_at_all(
+    target: str, gpus: str, engine: str, more: dict, expert: int
+) -> None:
+    """SGLang's and vLLM's checks: fp8.py and fp8_utils.py of their wheels."""
+    plan = make_plan(asked(target, gpus, engine, users=2, context=1024, **more))
+    width, block = plan.target.expert_width, plan.target.block
+    assert plan.layout.tensor > 1
+    assert plan.layout.expert == (expert if plan.layout.tensor == expert else 1)
+    if block and plan.layout.expert == 1:
+        assert width % (block * plan.layout.tensor) == 0
+
+
+def test_what_is_no_whole_block_is_not_planned() -> None:
+    """DeepSeek's MLPs of 18,432 over 32 GPUs would be 4.5 blocks each: stages of fewer are planned."""
+    plan = make_plan(asked("deepseek-r1", "32xL40S", "sglang"))
+    assert plan.layout.copy == 32
+    assert plan.layout.tensor < 32
+    with pytest.raises(OutOfMemory, match="no drafts"):
+        make_plan(asked("deepseek-r1", "32xL40S", "sglang", method="mtp"))
+
+
+def test_many_users_of_latent_attention_are_divided_among_gpus() -> None:
+    few = make_plan(asked("deepseek-r1", "8xH200", "sglang", users=4, context=4096))
+    many = make_plan(asked("deepseek-r1", "8xH200", "sglang", users=512, context=4096))
+    assert few.layout.attention == 1
+    assert many.layout.attention == many.layout.expert == 8
+    assert many.memory.users == 64
+    assert any("data-parallel" in note for note in notes(many))
+    drafted = make_plan(
+        asked("deepseek-r1", "8xH200", "sglang", users=512, context=2048, method="mtp")
+    )
+    assert drafted.layout.attention in (1, 8)
+
+
+def test_a_remedy_is_asked_of_the_same_matrix() -> None:
+    """TensorRT-LLM does not run NVFP4 on Hopper, so that it is no remedy there."""
+    for engine, told in (("trtllm", False), ("vllm", True)):
+        with pytest.raises(OutOfMemory) as refused:
+            make_plan(asked("deepseek-r1", "8xH100", engine))
+        assert ("nvfp4" in str(refused.value)) == told
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+def test_gemma_s_assistant_is_mtp_with_a_model(engine: str) -> None:
+    plan = make_plan(asked("gemma-4-31b", "1xH200", engine, method="mtp", context=4096))
+    assert plan.draft == "google/gemma-4-31B-it-assistant"
+    assert plan.memory.drafter == 10**9
+
+
+def test_a_draft_named_by_its_id_has_the_target_s_format() -> None:
+    """DraftTarget in FP4 on one DGX Spark, as NVIDIA's playbook has it."""
+    target = known_models()["llama-3.3-70b"].in_format("nvfp4")
+    assert target is not None
+    draft = known_models()["llama-3.1-8b"].facts
+    request = PlanRequest(
+        "trtllm",
+        target,
+        parse_gpus("1xGB10"),
+        "draft_model",
+        "llama-3.1-8b",
+        draft,
+        users=1,
+    )
+    plan = make_plan(request)
+    assert plan.draft == "nvidia/Llama-3.1-8B-Instruct-FP4"
+    assert plan.draft_model is not None
+    assert plan.draft_model.format == "nvfp4"
+
+
+def test_a_gated_draft_is_told_too() -> None:
+    target = known_models()["llama-3.3-70b"].in_format("fp8")
+    assert target is not None
+    plan = make_plan(
+        PlanRequest("vllm", target, parse_gpus("8xH100"), "draft_model", "llama-3.2-1b",
+                    known_models()["llama-3.2-1b"].facts)
+    )  # fmt: skip
+    assert any(note.startswith("Gated: meta-llama/Llama-3.2-1B") for note in notes(plan))
+
+
+@pytest.mark.parametrize(("task", "depth"), [("code", 5), ("creative", 2), (None, 3)])
+def test_the_depth_follows_the_kind_of_task(task: str | None, depth: int) -> None:
+    assert make_plan(asked(method="eagle3", task=task)).depth == depth
+    assert make_plan(asked(method="eagle3", task=task, depth=4)).depth == 4
+
+
 def test_a_draft_of_another_vocabulary_is_refused() -> None:
     draft = known_models()["qwen3-0.6b"].facts
     with pytest.raises(InvalidRequest, match="vocabulary"):
         asked(method="draft_model", draft=draft.name, draft_model=draft)
+
+
+def test_heads_in_a_format_that_an_engine_does_not_read_are_not_named() -> None:
+    """SGLang 0.5.21 knows no Eagle3Speculator; vLLM 0.31.0 does."""
+    for engine, named in (("vllm", True), ("sglang", False)):
+        told = notes(make_plan(asked("llama-3.1-8b", engine=engine, method="eagle3")))
+        assert any("lmsys/SGLang-EAGLE3" in note for note in told)
+        assert any("RedHatAI/" in note for note in told) == named
+
+
+def test_a_head_that_nobody_checked_is_told() -> None:
+    told = notes(make_plan(asked(method="eagle3", draft="somebody/head")))
+    assert any("was not checked" in note for note in told)
+    assert not any("not checked" in note for note in notes(make_plan(asked(method="eagle3"))))
+
+
+def test_advice_on_drafting_does_not_contradict_itself() -> None:
+    """It was "plan without it" beside "1 token at this load, which is faster"."""
+    request = asked("llama-3.3-70b", "32xH100", "dynamo", method="eagle3", users=2000, context=2048)
+    plan = make_plan(request)
+    told = " ".join(notes(plan))
+    assert 0 < plan.estimate.best_depth < plan.depth
+    assert f"At this load {plan.estimate.best_depth} would be faster" in told
+    assert "plan without" not in told
+    assert f"3 drafted tokens per round help up to {plan.drafts_up_to:,} users" in told
+    useless = " ".join(notes(make_plan(asked(method="eagle3", users=4, acceptance=0.0))))
+    assert "plan without it" in useless
+    assert "would be faster" not in useless
+
+
+def test_next_token_layers_that_config_json_does_not_count_are_planned() -> None:
+    """vLLM and SGLang go by the type of Qwen3-Next."""
+    for engine in ("vllm", "sglang"):
+        plan = make_plan(asked("qwen3-next-80b-a3b", "4xH100", engine, method="mtp"))
+        assert plan.target.next_token_weights

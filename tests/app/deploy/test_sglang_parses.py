@@ -9,8 +9,8 @@ import shlex
 
 import pytest
 
+from app.deploy.methods import ENGINE_TABLE, SGLANG
 from app.deploy.render import render
-from app.deploy.render.sglang import ALGORITHMS
 from tests.app.deploy.example_plans import PLANS, example_plan
 from tests.support.parsers import parsed_there
 
@@ -24,7 +24,7 @@ import json, sys
 from sglang.srt.server_args import prepare_server_args
 
 asked = (
-    "model_path tp_size dp_size context_length max_running_requests nnodes speculative_algorithm "
+    "model_path tp_size dp_size ep_size context_length max_running_requests nnodes speculative_algorithm "
     "speculative_num_draft_tokens speculative_draft_model_path"
 ).split()
 found = {}
@@ -38,6 +38,9 @@ print(json.dumps(found))
 def words(name: str) -> list[str]:
     """What follows the program in the plan's script, as the shell would hand it over."""
     script = render(example_plan(name)).start
+    script = script.replace('${API_KEY:+--api-key "$API_KEY"}', "--api-key k").replace(
+        '"$HOST"', "::1"
+    )
     script = script.replace('"$NODE_RANK"', "0").replace('"$HEAD_ADDRESS', '"127.0.0.1')
     lines = script.replace("\\\n", " ").split("\n")
     line = next(line for line in lines if "sglang" in line and "-m" in line)
@@ -58,11 +61,15 @@ def test_sglang_takes_what_the_plans_say() -> None:
         plan, parsed = example_plan(name), found[name]
         assert parsed["model_path"] == plan.target.name
         assert parsed["tp_size"] == plan.layout.tensor
-        assert parsed["dp_size"] == plan.copies_per_start
+        apart = plan.layout.attention
+        assert parsed["dp_size"] == (apart if apart > 1 else plan.copies_per_start)
+        assert parsed["ep_size"] == plan.layout.expert
         assert parsed["context_length"] == plan.request.context
         assert parsed["max_running_requests"] == plan.sequences
         assert parsed["nnodes"] == plan.nodes
-        assert parsed["speculative_algorithm"] == ALGORITHMS.get(plan.request.method)
+        assert parsed["speculative_algorithm"] == (
+            ENGINE_TABLE[SGLANG].methods[plan.request.method] if plan.drafts else None
+        )
         assert parsed["speculative_draft_model_path"] == plan.draft
         if plan.drafts:
             assert parsed["speculative_num_draft_tokens"] == plan.depth + 1

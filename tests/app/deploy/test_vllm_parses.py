@@ -45,7 +45,8 @@ def words(name: str) -> list[str]:
     script = render(example_plan(name)).start.replace(
         '$([ "$NODE_RANK" = 0 ] || echo --headless)', ""
     )
-    script = script.replace('"$NODE_RANK"', "0").replace('"$HEAD_ADDRESS"', "127.0.0.1")
+    for variable, value in (("HOST", "::1"), ("NODE_RANK", "0"), ("HEAD_ADDRESS", "127.0.0.1")):
+        script = script.replace(f'"${variable}"', value)
     line = next(line for line in script.replace("\\\n", " ").split("\n") if "vllm serve" in line)
     found = shlex.split(line)
     return found[found.index("serve") + 1 :]
@@ -59,7 +60,7 @@ def test_vllm_takes_what_the_plans_say() -> None:
     for name in NAMES:
         plan, parsed = example_plan(name), found[name]
         assert parsed["unknown"] == [], name
-        assert parsed["tensor"] == plan.layout.tensor
+        assert parsed["tensor"] == plan.layout.tensor // plan.layout.attention
         assert parsed["context"] == plan.request.context
-        assert parsed["users"] == plan.sequences
+        assert parsed["users"] == plan.memory.users
         assert bool(parsed["speculative"]) == plan.drafts

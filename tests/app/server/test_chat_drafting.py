@@ -141,7 +141,7 @@ def test_where_nothing_is_chosen_the_measured_default_drafts_and_the_model_says_
     try:
         told = client.models.retrieve(server.model).model_extra["default"]
         assert (told["proposer"], told["controller"], told["depth"]) == ("suffix", "fixed", 3)
-        assert "as measured on" in told["measured"]
+        assert "(measured " in told["measured"]
         for given, proposer, depths in (
             ({}, "suffix", {3}),
             ({"acceptance": "greedy"}, "suffix", {3}),

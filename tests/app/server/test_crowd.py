@@ -100,12 +100,12 @@ def test_a_place_is_held_by_each_choice_and_by_nobody_who_is_through(server: Ser
             assert refused.status_code == 429
             assert int(refused.headers["retry-after"]) >= 1
             # It told that some were waiting, or none, which was not why.
-            told = f"asks for {left + 1} replies, but beside those that are written or wait already"
-            assert f"{told} {left} more are taken" in refused.json()["error"]["message"]
+            told = f"asks for {left + 1} replies, but with those already running or waiting"
+            assert f"{told} at most {left} more are accepted" in refused.json()["error"]["message"]
             waiting.append(asyncio.create_task(http.post(CHAT, json=body(2, n=left))))
             await until(lambda: len(server.recorder.traces) == ROOM + MAX_WAITING)
             full = (await http.post(CHAT, json=body(3))).json()["error"]["message"]
-            assert full.startswith(f"{MAX_WAITING} replies are waiting already.")
+            assert full.startswith(f"{MAX_WAITING} replies are already waiting.")
             server.recorder.release()
             replies = await asyncio.gather(*waiting)
             assert {reply.status_code for reply in replies} == {200}

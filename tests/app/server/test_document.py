@@ -34,6 +34,8 @@ def test_what_is_read_can_be_asked_for_by_its_head(server, http: httpx.Client) -
         ("/v1/chat/completions", {"messages", "top_logprobs", "logit_bias", "prediction", "top_k"}),
         ("/v1/completions", {"prompt", "logprobs", "speculation"}),
         ("/v1/responses", {"input", "instructions", "previous_response_id"}),
+        ("/v1/messages", {"messages", "system", "stop_sequences", "thinking", "speculation"}),
+        ("/v1/messages/count_tokens", {"messages", "tools"}),
         ("/api/chat", {"messages", "options"}),
     ],
 )

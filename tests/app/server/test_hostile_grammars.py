@@ -69,15 +69,15 @@ def test_a_grammar_that_fails_on_the_way_ends_with_an_error(server: Server, stre
     )
     assert answer.status_code == (200 if stream else 400)
     assert "grammar cannot be followed beyond the" in error["message"]
-    assert "Make it simpler" in error["message"]
+    assert "Simplify it" in error["message"]
     assert post(server, ASK).status_code == 200
 
 
 @pytest.mark.parametrize(
     ("schema", "why"),
     [
-        (OPEN, "one could come twice"),
-        ({"type": "object", "properties": {"a": {"type": "null"}}}, "one could come twice"),
+        (OPEN, "one could appear twice"),
+        ({"type": "object", "properties": {"a": {"type": "null"}}}, "one could appear twice"),
     ],
 )
 def test_strict_promises_no_name_twice_or_refuses(

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import gc
+import json
 from types import TracebackType
 from typing import Any
 
 import httpx
 import pytest
 from openai import AuthenticationError, BadRequestError, NotFoundError, OpenAI
+
+from app.server.errors import ApiError
+from app.server.fields.schemas import ChatBody, parse
 
 CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
 ASK = {"messages": [{"role": "user", "content": "Hello"}]}
@@ -78,8 +82,8 @@ def test_a_wrong_value_is_a_400_that_names_the_field(
     [
         ({"messages": []}, "messages is []; it must have at least 1 item."),
         ({"stop": 3}, "stop is 3; it must be a string or a list of strings."),
-        ({"n": 0}, "n is 0; it must be greater than or equal to 1."),
-        ({"stream_options": True}, "stream_options is True; it must be an object."),
+        ({"n": 0}, "n is 0; it must be at least 1."),
+        ({"stream_options": True}, "stream_options is true; it must be an object."),
         ({"speculation": {"depht": 3}}, "speculation.depht is 3; there is no such field."),
         ({"top_k": "all"}, "top_k is 'all'; it must be a valid integer."),
     ],
@@ -105,7 +109,7 @@ def test_what_is_wrong_with_a_value_is_a_sentence_of_its_own(
         ({"messages": [{"role": "user", "content": "  "}]}, "messages"),
         (
             {"messages": [{"role": "user", "content": [{"type": "image_url"}]}]},
-            "messages[0].content[0].type",
+            "messages[0].content[0].image_url",
         ),
         (
             {"messages": [{"role": "user", "content": [{"type": "text"}]}]},
@@ -301,7 +305,7 @@ def test_a_draft_that_is_not_there_cannot_be_asked_for(alone) -> None:
 
 
 @pytest.mark.parametrize("method", ["GET", "POST", "DELETE", "PROPFIND"])
-@pytest.mark.parametrize("path", ["/v1/embeddings", "/v1", "/v1/", "/v1/chat/completions/x"])
+@pytest.mark.parametrize("path", ["/v1/moderations", "/v1", "/v1/", "/v1/chat/completions/x"])
 def test_endpoints_that_do_not_exist_are_a_404_in_openais_form(
     server, http: httpx.Client, method: str, path: str
 ) -> None:
@@ -327,13 +331,14 @@ def test_a_method_that_a_path_does_not_have_is_a_405_that_names_those_it_has(
         assert (answer.status_code, answer.headers["allow"]) == (405, allowed)
         error = answer.json()["error"]
         if path == "/api/chat":
-            assert f"It has {allowed}" in error
+            assert f"only {allowed}" in error
         else:
-            assert error["code"] == "method_not_allowed" and f"It has {allowed}" in error["message"]
+            assert error["code"] == "method_not_allowed" and f"only {allowed}" in error["message"]
 
 
 def test_getting_what_must_be_posted_names_the_endpoints(server, http: httpx.Client) -> None:
-    assert "POST /v1/chat/completions" in error_of(http.get(CHAT), 405)["message"]
+    said = error_of(http.get(CHAT), 405)["message"]
+    assert "POST /v1/chat/completions" in said and "/v1/rerank" in said
 
 
 def test_switched_off_every_path_is_a_404_that_says_where_the_switch_is(
@@ -366,7 +371,7 @@ def test_without_a_model_clients_are_asked_to_come_back(empty) -> None:
             reply = http.post(path, json=body)
             assert error_of(reply, 503)["code"] == "model_not_loaded"
             assert int(reply.headers["retry-after"]) >= 1
-        assert http.get("/v1/models").json() == {"object": "list", "data": []}
+        assert http.get("/v1/models").json()["data"] == []
         assert error_of(http.get("/health"), 503)["code"] == "model_not_loaded"
 
 
@@ -395,3 +400,33 @@ def test_other_websites_get_in_only_if_they_are_listed(start, server, http: http
         assert reply.headers["access-control-allow-origin"] == "https://pages.example"
         asked = {**origin, "access-control-request-method": "POST"}
         assert other.options(CHAT, headers=asked).status_code == 200
+
+
+IMAGE = "messages[0].content[0].image_url"
+
+
+@pytest.mark.parametrize(
+    ("image", "message"),
+    [
+        ({"url": None}, f"{IMAGE}.url is null; it must be a valid string."),
+        ({}, f"{IMAGE}.url is missing."),
+        (5, f"{IMAGE} is 5; it must be a valid string or be an object."),
+    ],
+)
+def test_a_field_with_two_forms_is_explained_by_the_one_that_was_meant(
+    image: Any, message: str
+) -> None:
+    part = {"type": "image_url", "image_url": image}
+    raw = json.dumps({"messages": [{"role": "user", "content": [part]}]}).encode()
+    with pytest.raises(ApiError) as refused:
+        parse(ChatBody, raw)
+    assert refused.value.message == message
+
+
+def test_null_and_depth_are_named() -> None:
+    """Null was called "missing", and a valid body of many levels "not valid JSON"."""
+    with pytest.raises(ApiError, match=r"stop\[0\] is null; it must be"):
+        parse(ChatBody, b'{"messages": [{"role": "user", "content": "Hi"}], "stop": [null]}')
+    deep = b'{"messages": ' + b"[" * 1000 + b"]" * 1000 + b"}"
+    with pytest.raises(ApiError, match="nested too deeply: it may have at most 200 lists"):
+        parse(ChatBody, deep)

@@ -61,6 +61,41 @@ OLLAMA = {
     "stream": False,
     "options": {"temperature": 0.5, "num_predict": 2, "stop": ["x"], "repeat_penalty": 1.1},
 }
+MESSAGES: dict[str, Any] = {
+    "model": "default",
+    "system": [{"type": "text", "text": "Be brief."}],
+    "messages": [
+        {
+            "role": "user",
+            "content": [
+                PART,
+                {
+                    "type": "document",
+                    "title": "A",
+                    "source": {"type": "text", "media_type": "text/plain", "data": "Hens."},
+                },
+                {"type": "search_result", "source": "x", "title": "B", "content": [PART]},
+            ],
+        },
+        {
+            "role": "assistant",
+            "content": [
+                {"type": "thinking", "thinking": "Hm.", "signature": "x"},
+                {"type": "tool_use", "id": "1", "name": "f", "input": {"city": "Rome"}},
+            ],
+        },
+        {
+            "role": "user",
+            "content": [
+                {"type": "tool_result", "tool_use_id": "1", "content": [PART], "is_error": True}
+            ],
+        },
+    ],
+    "tools": [{"name": "f", "description": "Tells.", "input_schema": SCHEMA, "strict": True}],
+    "tool_choice": {"type": "auto", "disable_parallel_tool_use": True},
+    "thinking": {"type": "enabled", "budget_tokens": 1024, "display": "omitted"},
+    "output_config": {"effort": "low"},
+}
 GOOD: tuple[tuple[str, dict[str, Any]], ...] = (
     ("/v1/chat/completions", {**CHAT, "tools": [TOOL], "tool_choice": NAMED}),
     (
@@ -122,6 +157,31 @@ GOOD: tuple[tuple[str, dict[str, Any]], ...] = (
         },
     ),
     ("/api/generate", {**OLLAMA, "prompt": "Once", "system": "Be brief.", "format": "json"}),
+    (
+        "/v1/messages",
+        {
+            **MESSAGES,
+            "max_tokens": 2,
+            "stop_sequences": ["\n\n"],
+            "temperature": 0.7,
+            "stream": False,
+            "speculation": DRAFTS,
+            "seed": 1,
+        },
+    ),
+    ("/v1/messages/count_tokens", MESSAGES),
+    (
+        "/tokenize",
+        {
+            "content": "Hello",
+            "messages": CHAT["messages"],
+            "with_pieces": True,
+            "add_special": True,
+            "parse_special": False,
+        },
+    ),
+    ("/detokenize", {"tokens": [1, 2, 3], "model": "default"}),
+    ("/apply-template", {"messages": CHAT["messages"], "tools": [TOOL], "tool_choice": NAMED}),
 )
 
 
@@ -157,6 +217,9 @@ def odd(good: dict[str, Any], draw: random.Random) -> dict[str, Any]:
 
 
 def check_error(path: str, told: Any) -> None:
+    if path.startswith("/v1/messages"):
+        assert told.keys() == {"type", "error"} and told["error"]["message"], told
+        return
     assert told.keys() == {"error"}, told
     if path.startswith("/api/"):
         assert told["error"] and isinstance(told["error"], str), told

@@ -70,7 +70,10 @@ def test_models_are_listed_and_shown(server, http: httpx.Client) -> None:
     assert tag["name"] == tag["model"] == loaded.id
     assert tag["size"] > 0
     assert tag["details"]["parameter_size"] == "7.5M"
-    assert http.get("/api/ps").json()["models"] == [tag]
+    (running,) = http.get("/api/ps").json()["models"]
+    assert running.items() >= tag.items() and running["context_length"] == loaded.context
+    assert running["expires_at"] > "2300"  # never
+    assert running["size_vram"] == (0 if loaded.device == "cpu" else tag["size"])
     shown = http.post("/api/show", json={"model": tag["name"]}).json()
     family = shown["model_info"]["general.architecture"]
     assert shown["model_info"][f"{family}.context_length"] == loaded.context
@@ -79,8 +82,19 @@ def test_models_are_listed_and_shown(server, http: httpx.Client) -> None:
     assert shown["template"] == own["chat_template"]
     lines = dict(line.split() for line in shown["parameters"].splitlines())
     assert lines == {"num_ctx": str(loaded.context), "temperature": "0"}
-    assert http.get("/api/version").json()["version"]
-    assert http.head("/api/version").status_code == 200
+    version = http.get("/api/version").json()
+    assert tuple(map(int, version["version"].split("."))) >= (0, 6, 4)  # which VS Code asks for
+    assert version["foretoken"]
+    assert http.head("/api/version").status_code == http.head("/").status_code == 200
+    assert http.get("/").text.startswith("Ollama is running\n")
+
+
+def test_a_format_allows_no_names_that_it_does_not_list(http: httpx.Client) -> None:
+    """As in Ollama. The reply went on with further names until num_predict cut it."""
+    schema = {"type": "object", "properties": {"word": {"enum": ["fox"]}}, "required": ["word"]}
+    body = {"messages": [ASK], "format": schema, "options": {"num_predict": 60}, "stream": False}
+    message = http.post("/api/chat", json=body).json()["message"]
+    assert json.loads(message["content"]) == {"word": "fox"}
 
 
 @pytest.mark.parametrize("top", [None, 3])
@@ -116,8 +130,6 @@ def test_what_people_chose_is_not_unloaded_by_a_request(server, http: httpx.Clie
     for body in ({"messages": [ASK]}, {"messages": []}):
         answer = http.post("/api/chat", json={**body, "keep_alive": 0})
         assert answer.status_code == 400 and "--load-on-demand" in answer.json()["error"]
-    wrong = http.post("/api/chat", json={"messages": [ASK], "keep_alive": "soon"})
-    assert wrong.status_code == 400 and "keep_alive" in wrong.json()["error"]
 
 
 CITIES = {"enum": ["Rome", "Oslo"]}
@@ -213,6 +225,16 @@ ANSWERED = [ASK, {"role": "assistant", "tool_calls": [CALLED]}]
         ("chat", {"tools": [TOOL, TOOL]}, "tools"),
         (
             "chat",
+            {"think": "bogus"},
+            "think is 'bogus'; it must be a valid boolean or be 'low'",
+        ),
+        (
+            "chat",
+            {"keep_alive": "soon"},
+            "keep_alive is 'soon'; it must be a valid number or be a",
+        ),
+        (
+            "chat",
             {"messages": [*ANSWERED, {"role": "tool", "content": "", "tool_call_id": "b"}]},
             "messages[2].tool_call_id",
         ),
@@ -221,7 +243,8 @@ ANSWERED = [ASK, {"role": "assistant", "tool_calls": [CALLED]}]
 def test_errors_name_the_field_as_its_clients_know_it(
     http: httpx.Client, path: str, change: dict[str, Any], field: str
 ) -> None:
-    """They named those of OpenAI's that mean the same: max_tokens, structured_outputs.json."""
+    """They named those of OpenAI's that mean the same: max_tokens, structured_outputs.json. Of a value's
+    two types they told only the first: "it must be a valid number"."""
     reply = http.post(f"/api/{path}", json={"messages": [ASK], "prompt": "Hi", **change})
     assert reply.status_code == 400
     assert re.match(rf"{re.escape(field)}\W", reply.json()["error"]), reply.text
@@ -241,7 +264,9 @@ def test_errors_name_the_field_as_its_clients_know_it(
         ("/api/chat", {"messages": [ASK], "options": {"temperature": "hot"}}, 400),
         ("/api/generate", {"prompt": "x", "options": {"num_predict": 0}}, 400),
         ("/api/show", {"model": "other"}, 404),
-        ("/api/pull", {"model": "x"}, 404),
+        ("/api/pull", {"model": "x"}, 400),
+        ("/api/pull", {}, 400),
+        ("/api/push", {"model": "x"}, 404),
     ],
 )
 def test_errors_are_one_string(

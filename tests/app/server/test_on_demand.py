@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -113,6 +114,20 @@ def test_a_model_has_one_id_loaded_or_not(client: httpx.Client) -> None:
     assert ask(client, "pips-draft").json()["model"] == "pip-draft"  # as it was called
 
 
+def test_two_models_of_one_name_have_two_ids(client: httpx.Client, tmp_path: Path) -> None:
+    """The second one could not be reached."""
+    again = tmp_path / "again" / "stories260K"
+    shutil.copytree(beside("stories260K"), again)
+    client.runtime.found.remember(again)  # type: ignore[attr-defined]
+    end = time.monotonic() + 60
+    while len(found := models(client)) < 4 and time.monotonic() < end:
+        time.sleep(0.05)
+    assert found.keys() == {"pip", "pip-draft", "stories260k", "stories260k-safetensors"}
+    for name in ("stories260k-safetensors", "stories260k"):
+        assert ask(client, name).status_code == 200
+        assert [each for each, loaded in models(client).items() if loaded] == [name]
+
+
 def test_many_at_once_each_get_the_model_that_they_named(client: httpx.Client) -> None:
     models(client)
     names = ["pip", "stories260k"] * 6
@@ -149,6 +164,17 @@ def test_without_it_only_what_is_loaded_is_there(tmp_path: Path) -> None:
     with opened(tmp_path, Serving()) as client:
         assert client.get("/v1/models").json()["data"] == []
         assert ask(client, "pip").status_code == 503
+
+
+def test_a_model_that_is_unloaded_comes_back_with_the_next_request(tmp_path: Path) -> None:
+    """Also where requests load no other: people chat with it."""
+    with opened(tmp_path, Serving()) as client:
+        choose(client, "pip")
+        assert client.post("/v1/models/unload", json={"model": "gpt-9"}).status_code == 404
+        assert client.post("/v1/models/unload", json={}).json()["unloaded"] == "pip"
+        assert client.engine.loaded is None  # type: ignore[attr-defined]
+        assert client.post("/v1/models/unload", json={}).json() == {"unloaded": None, "models": []}
+        assert ask(client, None).json()["model"] == "pip"
 
 
 @pytest.mark.parametrize("stream", [False, True])

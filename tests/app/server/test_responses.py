@@ -90,7 +90,7 @@ def test_a_stream_has_openais_events_in_their_order(server, client: OpenAI) -> N
     logprobs = final.output[0].content[0].logprobs
     assert [len(entry.top_logprobs) for entry in logprobs] == [2] * 20
     assert client.responses.retrieve(final.id).output_text == text
-    with pytest.raises(APIStatusError, match="as a stream"):
+    with pytest.raises(APIStatusError, match="streaming a stored response"):
         client.responses.retrieve(final.id, stream=True)
 
 

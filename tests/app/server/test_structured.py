@@ -111,7 +111,11 @@ UNIQUE = {"type": "array", "items": {"type": "string"}, "uniqueItems": True}
         ),
         ({"structured_outputs": {}}, "structured_outputs", "exactly one"),
         ({"structured_outputs": {"regex": "a"}, "ignore_eos": True}, "ignore_eos", "grammar"),
-        ({"structured_outputs": {"regex": "a"}, **schema_format({})}, "structured_outputs", "both"),
+        (
+            {"structured_outputs": {"regex": "a"}, **schema_format({})},
+            "structured_outputs",
+            "exclude each other",
+        ),
         ({"guided_json": {}}, "guided_json", "structured_outputs"),
     ],
 )

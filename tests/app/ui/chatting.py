@@ -10,6 +10,15 @@ from app.ui.controls.stored_settings import FILE, SETTINGS
 DONE = ".msg.assistant[data-status=done]"
 
 
+def go(page, name: str) -> None:
+    """Open a page as a user does: Lab's pages have a row of their own."""
+    link = page.locator(f"a[data-page={name}]")
+    if not link.is_visible():
+        page.click("a[data-group=lab]")
+    link.click()
+    page.locator(f"#{name}-page").wait_for()
+
+
 def send(page, text: str) -> None:
     page.fill(".composer textarea", text)
     page.keyboard.press("Enter")
@@ -42,8 +51,8 @@ def stored_settings(app) -> dict:
 def open_settings(page) -> None:
     """The drawer's tab with all of them unfolded."""
     page.get_by_role("tab", name="Settings").click()
-    if page.locator(".advanced:not([open])").count():
-        page.locator(".advanced summary").click()
+    if page.locator("#settings .advanced details:not([open])").count():
+        page.locator("#settings .advanced summary").click()
 
 
 def forget_settings(page) -> None:
@@ -55,16 +64,34 @@ def forget_settings(page) -> None:
     page.get_by_role("tab", name="Rounds").click()
 
 
-def open_pair(page):
-    """What stands behind the chip above the chat."""
-    if page.locator("#pair-popover").is_hidden():
+def open_pair(page, tab: str = "models"):
+    """What is behind the chip above the chat."""
+    if page.locator("#pair-popover").count() == 0:
         page.click(".badge")
-    page.wait_for_selector("#target select option", state="attached")
+    page.click(f"#pair-popover [data-tab={tab}]")
+    page.wait_for_selector("#pair-popover [role=tabpanel] :is(.model-list li, .methods, .ft-hint)")
     return page.locator("#pair-popover")
+
+
+def open_methods(page):
+    """All methods, unfolded."""
+    popover = open_pair(page, "method")
+    if popover.locator("details:not([open])").count():
+        popover.locator("summary").click()
+    return popover
+
+
+def load_options(page, model: str):
+    """The load options of a model in the list."""
+    row = open_pair(page).locator(f"[data-model='{model}']")
+    if row.locator(".load-options").count() == 0:
+        row.get_by_role("button", name="Load options").click()
+    row.locator("#load-pair").wait_for()
+    return row
 
 
 def choose_method(page, name: str) -> None:
     """Another way to draft; it is kept when it returns."""
     with page.expect_response(lambda answer: "keep_settings" in (answer.request.post_data or "")):
-        open_pair(page).locator(f"[data-method={name}] input").check()
+        open_methods(page).locator(f"[data-method={name}] input").check()
     page.keyboard.press("Escape")

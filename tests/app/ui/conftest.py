@@ -35,6 +35,7 @@ class App:
     switch: object
     data_dir: Path
     runtime: object
+    open_pages: object
 
     @contextmanager
     def store(self):
@@ -57,7 +58,14 @@ def serving(data_dir: Path, engine: FakeEngine) -> Iterator[App]:
     from tests.support.serving import fake_runtime, served
 
     with served(fake_runtime(data_dir, engine), pages=True, api=False) as running:
-        yield App(f"{running.url}/", engine, running.switch, data_dir, running.runtime)
+        yield App(
+            f"{running.url}/",
+            engine,
+            running.switch,
+            data_dir,
+            running.runtime,
+            running.app.state.pages,
+        )
 
 
 @pytest.fixture(scope="session")
@@ -149,9 +157,9 @@ def same_page(app: App, only_page: tuple[object, list[str]]) -> Iterator[object]
     page.fill(".composer textarea", "")
     page.click("[data-action=new]")
     page.wait_for_selector(".empty")
-    if not page.locator("#tab-rounds").is_visible():
+    if not page.locator("#tab-drawer-rounds").is_visible():
         page.click("[data-toggle=drawer]")
-    page.click("#tab-rounds")
+    page.click("#tab-drawer-rounds")
     yield page
     told, errors[:] = errors[:], []
     assert not told

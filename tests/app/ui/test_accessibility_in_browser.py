@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.app.ui.chatting import ask, open_pair
+from tests.app.ui.chatting import ask, go, open_pair
 
 pytestmark = [pytest.mark.browser, pytest.mark.filterwarnings("default")]
 
@@ -52,15 +52,14 @@ def models(page: Any) -> None:
 
 def plan(page: Any) -> None:
     leave_to(page, "plan")
-    page.get_by_role("button", name="Make the plan").click()
-    page.wait_for_selector("#plan-page .plan-result .panel")
+    page.get_by_role("button", name="Make plan").click()
+    page.wait_for_selector("#plan-page .plan-result .ft-panel")
 
 
 def settings(page: Any) -> None:
     leave_to(page, "settings")
-    page.wait_for_selector("[data-place=data] .place-size")
-    page.locator("#own-settings .advanced summary").click()
-    page.locator("[data-part=diagnostics] summary").click()
+    page.wait_for_selector("[data-place=data] code")
+    page.click("[data-act=show-diagnostics]")
     page.wait_for_selector(".report:has-text('Machine')")
 
 
@@ -88,8 +87,7 @@ STATES: dict[str, Callable[[Any], None]] = {
 
 def leave_to(page: Any, name: str) -> None:
     page.keyboard.press("Escape")
-    page.evaluate("(name) => document.querySelector(`[data-page=${name}]`).click()", name)
-    page.locator(f"#{name}-page").wait_for()
+    go(page, name)
 
 
 def found(page: Any, place: str, **options: Any) -> list[str]:
@@ -121,7 +119,7 @@ def test_axe_finds_nothing_serious(fresh_page: Any, size: str) -> None:
         visit(page)
         page.set_viewport_size(SIZES[size])
         shown = page.evaluate("document.documentElement.dataset.page")
-        place = "#pair-popover" if state == "pair" else f"#brand, #{shown}-page"
+        place = "#pair-popover" if state == "pair" else f"#brand, #lab, #{shown}-page"
         for theme, options in (("light", {}), ("dark", CONTRAST)):
             page.evaluate("(on) => document.body.classList.toggle('dark', on)", theme == "dark")
             if seen := found(page, place, **options):

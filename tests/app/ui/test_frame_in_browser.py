@@ -11,7 +11,7 @@ import pytest
 
 from engine.loading.progress import LoadProgress, Stage
 from engine.loading.request import LoadRequest
-from tests.app.ui.chatting import DONE, ask, open_pair, send
+from tests.app.ui.chatting import DONE, ask, go, load_options, open_pair, send
 
 pytestmark = [pytest.mark.browser, pytest.mark.filterwarnings("default")]
 OWN_APP = True
@@ -67,9 +67,9 @@ def test_an_address_opens_its_page_and_an_unknown_chat_says_so(page, app):
         page.locator(f"#{name}-page").wait_for()
         assert page.inner_text(".pages [aria-current=page]").lower() == name
         assert page.locator("#chat-page").is_hidden()
-        assert page.locator(".skip").text_content() == "Skip past the menu"
+        assert page.locator(".skip").text_content() == "Skip the menu"
     page.goto(f"{app.url}chat/98765")
-    page.wait_for_selector(".notice:has-text('no longer there')")
+    page.wait_for_selector(".notice:has-text('no longer exists')")
     assert path(page) == "/chat"
     page.wait_for_selector("body[data-controls=ready]")
     the_message_box_is_two_keys_away(page)
@@ -115,27 +115,34 @@ def test_on_a_phone_one_pane_at_a_time_lies_over_the_chat(page):
     page.click("[data-toggle=side]")
     side.wait_for()
     assert drawer.is_hidden()
-    page.click("[data-toggle=side]")
+    page.click(".side-close")
     side.wait_for(state="hidden")
     assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
 
 
-def test_a_text_sent_during_a_reply_stays_and_the_page_says_why(page, app):
+def test_a_message_sent_during_a_reply_is_sent_after_it(page, app):
+    """It was refused. Two that wait become one, and go back into the box when that is asked for."""
     app.engine.seconds_a_round = 0.1
     send(page, "Write 1000 tokens.")
     page.wait_for_selector(".msg.assistant.running")
-    send(page, "And then?")
-    page.wait_for_selector(".notice:has-text('A reply is being written')")
-    assert page.input_value(".composer textarea") == "And then?"
-    refusal = page.locator(".notice:has-text('A reply is being written')")
-    page.keyboard.type("!")
-    refusal.wait_for(state="hidden")  # it was of another text
-    assert page.locator(".stop").is_visible()
-    page.keyboard.press("Enter")
-    refusal.wait_for()
+    queued = page.locator(".queued")
+    for text in ("And then?", "And after that?"):
+        send(page, text)
+        queued.get_by_text(text).wait_for()
+    assert page.input_value(".composer textarea") == ""
+    queued.get_by_role("button", name="Cancel").click()
+    queued.wait_for(state="detached")
+    assert page.input_value(".composer textarea") == "And then?\n\nAnd after that?"
+    send(page, "What is it?")
+    page.reload()
+    queued.get_by_text("What is it?").wait_for()
     page.click(".stop")
-    page.wait_for_selector(".msg.assistant[data-status=cancelled]")
-    assert refusal.is_hidden()
+    page.locator(DONE).wait_for()
+    assert page.locator(".msg.user .body").all_inner_texts() == [
+        "Write 1000 tokens.",
+        "What is it?",
+    ]
+    page.wait_for_selector("body[data-controls=ready]")
 
 
 def test_on_a_phone_the_pages_stand_in_a_menu(page):
@@ -202,7 +209,7 @@ def test_chats_stand_by_days_and_in_folders(page, app):
     folder.get_by_label("Move to").select_option(label="No folder")
     page.wait_for_selector(".day li.current")
     folder.locator(".folder-head").hover()
-    folder.get_by_title("Delete the folder, keep its chats").click()
+    folder.get_by_title("Delete folder, keep chats").click()
     folder.wait_for(state="detached")
     assert page.locator(".day li.current").count() == 1
 
@@ -226,8 +233,7 @@ def held_load(app) -> Iterator[threading.Event]:
 
 
 def load_again(page) -> None:
-    open_pair(page)
-    page.click("#load-pair")
+    load_options(page, "pip").locator("#load-pair").click()
     page.wait_for_selector("#pair-popover .loading progress")
     page.keyboard.press("Escape")
     page.wait_for_selector(".badge.opening")
@@ -239,11 +245,11 @@ def test_a_message_waits_for_the_model_is_sent_then_and_can_be_taken_back(page, 
         page.wait_for_selector(".empty .loading")
         assert page.locator(".examples").count() == 0  # they are the model's that is there no more
         send(page, "Taken back")
-        page.locator(".told").get_by_text("Waits for the model").wait_for()
+        page.locator(".told").get_by_text("Queued until the model has loaded").wait_for()
         page.click(".told button")
         assert page.input_value(".composer textarea") == "Taken back"
         send(page, "What is it?")
-        page.locator(".told").get_by_text("Waits for the model").wait_for()
+        page.locator(".told").get_by_text("Queued until the model has loaded").wait_for()
         assert page.locator(".msg").count() == 0
         go_on.set()
         page.wait_for_selector(DONE)
@@ -254,10 +260,10 @@ def test_a_message_that_waits_for_the_model_outlives_a_reload(page, app):
     with held_load(app) as go_on:
         load_again(page)
         send(page, "What is it?")
-        page.locator(".told").get_by_text("Waits for the model").wait_for()
+        page.locator(".told").get_by_text("Queued until the model has loaded").wait_for()
         page.fill(".composer textarea", "And then?")
         page.reload()
-        page.locator(".told").get_by_text("Waits for the model").wait_for()
+        page.locator(".told").get_by_text("Queued until the model has loaded").wait_for()
         assert page.input_value(".composer textarea") == "And then?"
         go_on.set()
         page.wait_for_selector(DONE)
@@ -274,7 +280,7 @@ def test_a_message_is_given_back_when_the_model_that_it_waited_for_fails(page, a
         with held_load(app) as go_on:
             load_again(page)
             send(page, "What is it?")
-            page.locator(".told").get_by_text("Waits for the model").wait_for()
+            page.locator(".told").get_by_text("Queued until the model has loaded").wait_for()
             go_on.set()
             page.wait_for_selector(".notice:has-text('the disk is gone')")
             assert page.input_value(".composer textarea") == "What is it?"
@@ -287,10 +293,7 @@ def test_a_switch_of_the_pair_during_a_reply_says_that_it_waits_and_can_be_cance
     app.engine.seconds_a_round = 0.1
     send(page, "Write 1000 tokens.")
     page.wait_for_selector(".msg.assistant.running")
-    open_pair(page)
-    page.select_option("#target select", "smollm2-360m")
-    page.wait_for_function("document.querySelector('#draft select').value === 'smollm2-135m'")
-    page.click("#load-pair")
+    open_pair(page).locator("[data-model=smollm2-360m] .model").click()
     page.wait_for_selector(".badge.opening:has-text('Waiting for the reply')")
     page.click("#pair-popover [data-action=cancel-loading]")
     page.wait_for_selector(".badge:not(.opening):has-text('Pip')")
@@ -302,7 +305,7 @@ def test_a_switch_of_the_pair_during_a_reply_says_that_it_waits_and_can_be_cance
     assert app.engine.loaded.target_id == "pip"
 
 
-def test_the_page_goes_on_when_the_app_is_back(app, browser):
+def test_the_page_goes_on_when_the_app_is_back_which_knows_that_it_is_open(app, browser):
     context = browser.new_context()
     page = context.new_page()
     page.goto(app.url)
@@ -314,9 +317,111 @@ def test_the_page_goes_on_when_the_app_is_back(app, browser):
     assert page.input_value(".composer textarea") == "Are you there?"
     context.set_offline(False)
     page.wait_for_selector(".away", state="hidden")
-    page.wait_for_selector(".notice[role=alert]", state="hidden")
+    page.wait_for_selector(".notice [role=alert]", state="hidden")
     page.keyboard.press("Enter")
     page.locator(DONE).nth(1).wait_for()
+    known = app.open_pages.names
+    page.reload()  # to the app, another page
+    page.wait_for_selector("body[data-controls=ready]")
+    again = app.open_pages.names
+    assert len(again) == len(known) and again != known
+    page.goto("about:blank")
+    for _ in range(100):
+        if app.open_pages.names == known & again:
+            break
+        page.wait_for_timeout(50)
+    assert app.open_pages.names == known & again
+    context.close()
+
+
+TWICE = """
+window.twice = new Set();
+new MutationObserver(() => {
+  const ids = [...document.querySelectorAll(".ft-page[id]")].map(({ id }) => id).filter(Boolean);
+  ids.filter((id, place) => ids.indexOf(id) < place).forEach((id) => window.twice.add(id));
+}).observe(document, { subtree: true, childList: true, attributeFilter: ["id"] });
+"""
+"""Collects the ids that two pages had at any time."""
+
+
+FRAMES = """
+const ask = window.requestAnimationFrame;
+window.frames_asked = 0;
+window.requestAnimationFrame = (act) => (window.frames_asked += 1, ask(act));
+"""
+RESTS = """() => {
+  const asked = window.frames_asked - (window.frames_before ?? -1000);
+  window.frames_before = window.frames_asked;
+  return asked < 10;
+}"""
+
+
+def test_a_page_that_is_shown_does_not_wait_for_gradio(app, browser):
+    """Gradio's column had the same id as the place beside it until Gradio called the script."""
+    context = browser.new_context()
+    page = context.new_page()
+    page.add_init_script(TWICE)
+    page.add_init_script(FRAMES)
+    held, themes, holding = [], [], True
+
+    def hold(route) -> None:
+        if holding:
+            held.append(route)
+        else:
+            route.continue_()
+
+    def hold_theme(route) -> None:
+        themes.append(route)
+
+    page.route("**/assets/Index-*", hold)
+    page.route("**/theme.css*", hold_theme)
+    page.goto(app.url, wait_until="commit")
+    ask(page, "What is it?")
+    go(page, "plan")
+    page.wait_for_selector("#plan-page form")
+    assert held and page.locator(".gradio-container .ft-page").count() == 0
+    holding = False
+    for route in held:
+        route.continue_()
+    loading = page.locator("[data-testid=status-tracker]").first  # it lay over the page's text
+    loading.wait_for(state="attached")
+    assert loading.is_hidden()
+    page.unroute("**/theme.css*")
+    for route in themes:
+        route.continue_()
+    page.wait_for_selector(".gradio-container #settings-page", state="attached")
+    assert page.title() == "Plan · Foretoken", "Gradio sets one of its own"
+    page.wait_for_function(RESTS, polling=1_000)  # a page that rests draws nothing
+    go(page, "settings")
+    page.wait_for_selector("#settings-page h1")
+    go(page, "chat")
+    assert page.locator(DONE).is_visible()
+    for name, beside in (("chat", 1), ("plan", 1), ("settings", 0)):
+        assert page.locator(f"#{name}-page").count() == 1
+        assert page.locator(f"#{name}-page.early").count() == beside
+    assert page.evaluate("[...window.twice]") == []
+    context.close()
+
+
+def test_a_browser_may_install_the_page_and_is_told_when_the_app_cannot_be_reached(app, browser):
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto(app.url)
+    page.wait_for_function("navigator.serviceWorker.ready.then(() => true)")
+    devtools = context.new_cdp_session(page)
+    errors = devtools.send("Page.getInstallabilityErrors")["installabilityErrors"]
+    assert {error["errorId"] for error in errors} <= {"in-incognito"}
+    manifest = devtools.send("Page.getAppManifest")
+    assert manifest["url"] == f"{app.url}app.webmanifest"
+    assert manifest["errors"] == []
+    page.reload()  # from here on the worker answers
+    context.set_offline(True)
+    page.goto(f"{app.url}race")
+    page.get_by_role("heading", name="Foretoken cannot be reached").wait_for()
+    context.set_offline(False)
+    page.get_by_role("link", name="Try again").click()
+    page.wait_for_selector("#race-page")
+    assert page.evaluate("caches.keys()") == []
     context.close()
 
 
@@ -337,8 +442,13 @@ def test_a_code_model_is_greeted_by_its_name_with_code(page, app):
 def test_chats_are_found_exported_and_imported(page, tmp_path):
     ask(page, "markdown about foxes")
     title = page.locator(".chat-list li.current")
-    page.fill(".chat-search", "no such words")
-    page.get_by_text("No chat holds these words").wait_for()
+    places = [page.locator(part) for part in (".side", ".conversation", ".drawer", ".composer")]
+    before = [place.bounding_box() for place in places]
+    page.keyboard.press("Alt+k")  # its scrim once took a cell of the grid
+    page.wait_for_function("document.activeElement.matches('.side .chat-search')")
+    assert [place.bounding_box() for place in places] == before
+    page.keyboard.type("no such words")
+    page.get_by_text("No matches").wait_for()
     page.fill(".chat-search", "foxes")
     title.wait_for()
     title.hover()
@@ -353,5 +463,5 @@ def test_chats_are_found_exported_and_imported(page, tmp_path):
     page.set_input_files(".side input[type=file]", file)
     page.wait_for_function("(before) => location.pathname !== before", arg=before)
     page.wait_for_selector(DONE)
-    page.locator(".lanes-empty", has_text="was imported from a file").wait_for()
+    page.locator(".lanes-empty", has_text="was imported").wait_for()
     assert page.locator(".msg.assistant h1").inner_text() == "A round, step by step"

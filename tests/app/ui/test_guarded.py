@@ -15,23 +15,22 @@ import pytest
 from starlette.routing import BaseRoute, Mount, Route
 
 from app.storage.store import Store
-from app.ui import endpoints
-from app.ui.words import Words
+from app.ui import endpoints, words
 from app.web import guard
 from engine.api import LoadRequest
+from tests.support.places import ROOT, python_files
 from tests.support.recital import reciting_engine
 from tests.support.serving import Served, fake_runtime, served
 
-ROOT = Path(__file__).resolve().parents[3]
 KEY = "secret"
-OPEN = {"/login", "/health"}
+OPEN = {"/login", "/health", "/app.webmanifest", "/worker.js", "/icons/x"}
 FIELDS = (
     "chat", "run", "from", "message", "messages", "out", "action", "text", "title", "form", "name",
     "folder", "folded", "deleted", "preset", "drop", "files", "settings", "pair", "chosen", "target",
     "draft", "heads", "quantization", "kv_cache", "context", "path", "size", "key", "id", "address",
     "model", "repository", "token", "value", "on", "origin", "number", "seed", "max_tokens", "sides",
     "place", "source", "prompt", "effort", "methods", "depths", "sources", "gpus", "kind", "prompts",
-    "minutes", "again", "look", "compare", "first", "undo",
+    "minutes", "attachment", "again", "look", "compare", "first", "undo",
 )  # fmt: skip
 ODD: tuple[Any, ...] = (
     None, True, -1, 2**70, 1.5, math.inf, "", "x", "0", "a\0b", "\ud800", [], [[]], [None, {}], {},
@@ -97,6 +96,12 @@ def test_no_route_answers_without_the_key(app: Served) -> None:
                 assert reply.status_code == expected, (method, path, reply.status_code)
 
 
+def test_the_page_names_one_manifest(inside: httpx.Client) -> None:
+    """Gradio's stood beside it."""
+    manifests = re.findall(r'<link rel="manifest" href="([^"]+)"', inside.get("/").text)
+    assert manifests == ["/app.webmanifest"]
+
+
 def test_no_callable_of_the_pages_answers_without_the_key(
     app: Served, inside: httpx.Client
 ) -> None:
@@ -126,7 +131,7 @@ def test_no_callable_of_the_pages_breaks_by_what_it_is_given(
                 headers={"content-type": "application/json"},
             )
             assert reply.status_code == 200, (name, data, reply.text)
-            assert Words.FAILED not in reply.text, (name, data, reply.text)
+            assert words.FAILED not in reply.text, (name, data, reply.text)
         asked_for += 1
     assert asked_for > 60
     assert "A page's request failed" not in caplog.text
@@ -140,7 +145,7 @@ def test_every_field_that_a_callable_reads_has_a_kind_or_is_a_text() -> None:
     )
     found = {
         name
-        for path in (ROOT / "app" / "ui").rglob("*.py")
+        for path in python_files(ROOT / "app" / "ui")
         for name in converted.findall(path.read_text(encoding="utf-8"))
     }
     assert {"chat", "message", "from", "deleted", "minutes"} <= found
@@ -167,7 +172,7 @@ def test_in_a_browser_the_pages_open_with_the_key_and_run_nothing_that_came_late
     page.goto(f"{app.url}/models")
     page.fill("#key", KEY)
     page.get_by_role("button").click()
-    page.wait_for_selector("body[data-controls=ready]")
+    page.wait_for_selector("tr.model-row")
     assert page.url == f"{app.url}/models"
     (cookie,) = page.context.cookies()
     assert cookie["httpOnly"]

@@ -110,20 +110,6 @@ def test_what_is_read_stands_still_while_what_is_near_is_drawn(page, app):
     assert page.locator(".msg.assistant").last.locator("li").count() == 2
 
 
-def test_what_is_left_of_messages_is_made_anew_many_at_once(page, app):
-    """Each once kept pieces of memory that were full of what was thrown away while it was written."""
-    show(page, app, long_chat(app, 60), 60)
-    page.evaluate("document.querySelectorAll('.msg').forEach((node) => { node.first = true; })")
-    for _ in range(14):
-        scroll(page, -700)
-    anew = page.evaluate("[...document.querySelectorAll('.msg')].map((node) => !node.first)")
-    assert sum(anew) >= 24
-    assert not any(anew[:24]), "what was never drawn lies together already"
-    texts = page.locator(".msg").all_text_contents()
-    assert all(text.startswith(f"Question {n}?") for n, text in enumerate(texts[::2]))
-    assert REPLY.format(n=59) in texts[-1]
-
-
 def test_what_people_hold_is_not_let_go_of(page, app):
     show(page, app, long_chat(app, 60), 60)
     page.evaluate(

@@ -90,7 +90,7 @@ def test_a_choice_that_is_not_taken_over_is_told_to_one_page_once(
     assert panel.panel()["news"] == [], "who asks again of the same pair is told nothing"
     engine.load(LoadRequest(target="smollm2-360m"))
     told = panel.panel({"other": True})
-    assert "ngram was chosen last" in told["news"][0] and told["news"] == told["changes"]
+    assert "N-gram was chosen for" in told["news"][0] and told["news"] == told["changes"]
     again = panel.panel({"other": True})
     assert again["news"] == [] and again["changes"]
 
@@ -112,7 +112,10 @@ def test_a_measured_speed_stands_beside_what_was_measured(
     assert engine.loaded is not None
     Defaults(tmp_path).keep(engine.loaded, Winner("ngram", "fixed", 5, 1.8, 48), {})
     methods = named(panel.panel()["methods"])
-    assert methods["ngram"]["default"] and "1.80× plain" in methods["ngram"]["speed"]
+    assert (
+        methods["ngram"]["default"]
+        and "1.8x the speed without drafting" in methods["ngram"]["speed"]
+    )
     assert methods["draft"]["speed"] is None
 
 

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 
 import pytest
 
+from engine.loading.progress import LoadProgress, Stage
 from engine.loading.request import LoadRequest
 from tests.app.ui.chatting import (
     ask,
     choose_method,
     forget_settings,
+    go,
     last_trace,
+    load_options,
+    open_methods,
     open_pair,
     open_settings,
     stored_settings,
@@ -20,19 +25,20 @@ from tests.support.fake_engine import CAPABILITIES
 
 pytestmark = [pytest.mark.browser, pytest.mark.filterwarnings("default")]
 OWN_APP = True
+LOADING = LoadProgress(Stage.TARGET)
 
 
 @pytest.fixture
 def page(same_page, app):
     app.engine.load(LoadRequest(target="pip"))
     same_page.evaluate("window.Foretoken.refresh()")
-    chip_says(same_page, "Pip, auto")
+    chip_says(same_page, "Pip · Draft model, auto")
     yield same_page
     app.engine.capabilities = CAPABILITIES
     app.engine.load(LoadRequest(target="pip"))
     same_page.evaluate("window.Foretoken.refresh()")
     forget_settings(same_page)
-    chip_says(same_page, "Pip, auto")
+    chip_says(same_page, "Pip · Draft model, auto")
 
 
 def chip_says(page, text: str) -> None:
@@ -62,7 +68,7 @@ def test_options_are_drawn_for_the_chosen_proposer_kept_and_sent(page, app):
     page.wait_for_selector("body[data-controls=ready]")
     open_settings(page)
     page.wait_for_function(
-        "document.querySelector('#field-ngram-prompt_lookup_min')?.value === '3'"
+        "document.querySelector('[data-field=prompt_lookup_min] input')?.value === '3'"
     )
     assert page.get_by_label("remember").is_checked()
     choose_method(page, "none")
@@ -76,28 +82,27 @@ def test_a_proposer_follows_the_pair_that_is_loaded(page, app):
     eagle = replace(CAPABILITIES.proposers[0], name="eagle3", about="")
     with_head = replace(CAPABILITIES, proposers=(*CAPABILITIES.proposers, eagle), unavailable=())
     app.engine.capabilities = with_head
-    opened(page, app, LoadRequest(target="pip"), "Pip, auto")
-    page.wait_for_selector("[data-method=eagle3] input:enabled", state="attached")
+    opened(page, app, LoadRequest(target="pip"), "Pip · Draft model, auto")
     choose_method(page, "eagle3")
-    chip_says(page, "Pip, eagle3, auto")
+    chip_says(page, "Pip · EAGLE-3 head, auto")
     app.engine.capabilities = CAPABILITIES
-    opened(page, app, LoadRequest(target="smollm2-360m"), "SmolLM2 360M + 135M, auto")
+    opened(page, app, LoadRequest(target="smollm2-360m"), "SmolLM2 360M + 135M · Draft model, auto")
     told = page.locator(".notice.told")
-    told.get_by_text("eagle3 was chosen last, with Pip").wait_for()
+    told.get_by_text("EAGLE-3 head is unavailable").wait_for()
     assert "head of kind eagle3" in told.inner_text()
     ask(page, "Hi")
     assert last_trace(app)[0]["proposer"] == "draft"
     app.engine.capabilities = with_head
-    opened(page, app, LoadRequest(target="pip"), "Pip, eagle3, auto")
+    opened(page, app, LoadRequest(target="pip"), "Pip · EAGLE-3 head, auto")
     ask(page, "Hi")
     assert last_trace(app)[0]["proposer"] == "eagle3"
     page.reload()
-    chip_says(page, "Pip, eagle3, auto")
+    chip_says(page, "Pip · EAGLE-3 head, auto")
 
 
 def test_a_model_without_a_draft_answers_and_says_why_draft_is_off(page, app):
-    opened(page, app, LoadRequest(target="pip", draft=""), "Pip, no draft, auto")
-    popover = open_pair(page)
+    opened(page, app, LoadRequest(target="pip", draft=""), "Pip, no draft · N-gram, auto")
+    popover = open_methods(page)
     off = popover.locator("[data-method=draft].off")
     off.get_by_text("needs a draft model").wait_for()
     assert off.locator("input").is_disabled()
@@ -122,22 +127,37 @@ def test_pickers_show_what_is_loaded_after_every_load(page, app, browser):
     other = page.context.new_page()
     other.goto(app.url)
     other.wait_for_selector("body[data-controls=ready]")
-    open_pair(other)
-    other.select_option("#target select", "smollm2-360m")
-    other.wait_for_function("document.querySelector('#draft select').value === 'smollm2-135m'")
-    other.click("#load-pair")
-    chip_says(other, "SmolLM2 360M + 135M, auto")
+    row = load_options(other, "smollm2-360m")
+    assert row.locator("#draft select").input_value() == "smollm2-135m"
+    row.locator(".model").click()
+    chip_says(other, "SmolLM2 360M + 135M · Draft model, auto")
     other.close()
     page.evaluate("window.dispatchEvent(new Event('focus'))")
-    chip_says(page, "SmolLM2 360M + 135M, auto")
-    open_pair(page)
-    page.wait_for_function("document.querySelector('#target select').value === 'smollm2-360m'")
-    assert page.locator("#draft select").input_value() == "smollm2-135m"
+    chip_says(page, "SmolLM2 360M + 135M · Draft model, auto")
+    row = load_options(page, "smollm2-360m")
+    row.get_by_text("Loaded").wait_for()
+    assert row.locator("#draft select").input_value() == "smollm2-135m"
     page.keyboard.press("Escape")
     page.reload()
     page.wait_for_selector("body[data-controls=ready]")
-    open_pair(page)
-    page.wait_for_function("document.querySelector('#target select').value === 'smollm2-360m'")
+    page.keyboard.press("Alt+m")
+    page.locator("#pair-popover .loaded[data-model=smollm2-360m]").wait_for()
+    page.keyboard.type("qwen3 0.6")
+    page.locator("[data-model=smollm2-360m]").wait_for(state="detached")
+    assert all("Qwen3" in name for name in page.locator(".model b").all_inner_texts())
+    page.keyboard.press("Escape")
+
+
+def test_the_list_of_models_stays_open_when_another_page_has_loaded_one(page, app):
+    seen = threading.Event()
+    app.engine.stages = (stage for stage in (LOADING,) if seen.wait(60))
+    app.runtime.loader.start(LoadRequest(target="smollm2-360m"))
+    page.evaluate("window.Foretoken.refresh()")
+    popover = open_pair(page)
+    popover.locator(".loading").wait_for()
+    seen.set()
+    chip_says(page, "SmolLM2 360M + 135M · Draft model, auto")
+    popover.locator(".loaded[data-model=smollm2-360m]").wait_for()
     page.keyboard.press("Escape")
 
 
@@ -145,13 +165,13 @@ def test_a_preset_sets_what_it_says_and_is_sent(page, app):
     open_settings(page)
     page.click("[data-preset=exact]")
     page.wait_for_selector("[data-preset=exact][aria-pressed=true]")
-    chip_says(page, "Pip, plain")
+    chip_says(page, "Pip · drafting off")
     ask(page, "Hi")
     assert last_trace(app)[0]["proposer"] == "none"
     open_settings(page)
     page.click("[data-preset=balanced]")
-    chip_says(page, "Pip, auto")
-    page.wait_for_function("document.querySelector('#field-temperature').value === '0.7'")
+    chip_says(page, "Pip · Draft model, auto")
+    page.wait_for_function("document.querySelector('#temperature [type=number]').value === '0.7'")
     ask(page, "Hi")
     assert last_trace(app)[0]["acceptance"] == "coupled"
     page.get_by_label("Top-p").fill("0.5")
@@ -162,14 +182,14 @@ def test_while_nothing_is_loaded_the_chip_says_so_and_fills_once_something_is(pa
     loaded, app.engine.loaded = app.engine.loaded, None
     page.reload()
     page.wait_for_selector("body[data-controls=ready]")
-    page.get_by_role("link", name="Race", exact=True).click()
-    page.wait_for_selector(".race-form:has-text('Load a model first')")
+    go(page, "race")
+    page.wait_for_selector(".race-form:has-text('Load one on the Models page')")
     page.get_by_role("link", name="Chat", exact=True).click()
-    open_pair(page).get_by_text("how it can draft stands here").wait_for()
+    open_pair(page, "method").get_by_text("Load a model to choose").wait_for()
     page.keyboard.press("Escape")
     app.engine.loaded = loaded
     page.evaluate("window.Foretoken.refresh()")
-    page.get_by_role("link", name="Race", exact=True).click()
+    go(page, "race")
     page.wait_for_selector(".race-form [data-act=start]:enabled")
     assert page.locator("[name=rival-method]").input_value() == "draft"
     page.get_by_role("link", name="Chat", exact=True).click()
@@ -184,17 +204,17 @@ def test_a_system_prompt_has_a_name_and_belongs_to_a_chat(page, app):
     page.click("[data-act=name-prompt]")
     page.keyboard.type("Poet")
     page.keyboard.press("Enter")
-    page.wait_for_function("document.querySelector('#field-chat-system').value === 'Poet'")
+    page.wait_for_function("document.querySelector('[name=chat-system]').value === 'Poet'")
     page.fill("#system-prompt textarea", "")
     ask(page, "Hi")
     page.reload()
-    page.wait_for_function("document.querySelector('#field-chat-system')?.value === 'Poet'")
+    page.wait_for_function("document.querySelector('[name=chat-system]')?.value === 'Poet'")
     page.wait_for_selector("body[data-controls=ready]")
     open_settings(page)
-    page.select_option("#field-chat-system", "")
+    page.select_option("[name=chat-system]", "")
     ask(page, "Hi")
     page.click("[data-action=new]")
-    page.select_option("#field-chat-system", "Poet")
+    page.select_option("[name=chat-system]", "Poet")
     page.click("[data-act=delete-prompt]")
     page.wait_for_selector("[data-act=delete-prompt]", state="hidden")
     app.engine.script = script

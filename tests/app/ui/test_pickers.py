@@ -15,11 +15,11 @@ from app.loading import LoadState
 from app.paths import catalog_file
 from app.runtime import Runtime
 from app.training.runs import Trainings
+from app.ui import words
 from app.ui.controls.pickers import Pickers
 from app.ui.pages.chat.pair import PairBackend, chosen
 from app.ui.pages.models.backend import ModelsBackend
 from app.ui.pages.train.backend import TrainBackend
-from app.ui.words import Words
 from engine.loading.catalog import open_catalog
 from engine.loading.request import QUANTIZATIONS, LoadRequest
 from tests.app.ui.runs import write_run
@@ -32,15 +32,15 @@ from tests.support.vocabularies import write_sentencepiece
 
 
 def shown(pickers: Pickers) -> list[Any]:
-    """What the page is told to show: target, draft and the load button."""
-    view = PairBackend(pickers).pair_choices({})
-    target, draft, *_ = (
-        SimpleNamespace(
-            value=each["value"], choices=[(one["label"], one["id"]) for one in each["choices"]]
-        )
-        for each in view["fields"]
-    )
-    return [target, draft, view["load"]]
+    """What the page is told to show: the loaded model, its draft and the load button."""
+    backend = PairBackend(pickers)
+    rows = backend.pair_models()
+    loaded = next(row["id"] for row in rows if row["loaded"])
+    target = SimpleNamespace(value=loaded, choices=[(row["name"], row["id"]) for row in rows])
+    view = backend.pair_choices({"target": loaded})
+    draft = view["fields"][0]
+    choices = [(one["label"], one["id"]) for one in draft["choices"]]
+    return [target, SimpleNamespace(value=draft["value"], choices=choices), view["load"]]
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def test_a_model_of_the_users_own_catalog_is_shown_with_its_place(tmp_path: Path
     listed = ModelsBackend(Runtime(reciting_engine(), catalog, tmp_path, tmp_path / "models"))
     sources = {row["pair"]: row["source"] for row in listed.table()["rows"]}
     assert sources["own"] == str(tmp_path / "mine")
-    assert sources["pip"] == Words.SHIPPED
+    assert sources["pip"] == words.SHIPPED
 
 
 def opened(pickers: Pickers, **data: str) -> LoadState:
@@ -91,12 +91,12 @@ def test_an_opened_folder_stands_in_the_target_picker_with_what_fits(
     target, draft, load = shown(pickers)
     assert ("mine", str(folder)) in target.choices
     assert target.value == str(folder)
-    assert (draft.choices, draft.value) == ([(Words.NO_DRAFT, "")], "")
-    assert load == Words.LOAD
+    assert (draft.choices, draft.value) == ([(words.NO_DRAFT, "")], "")
+    assert load == words.LOAD
     assert opened(pickers, folder=str(folder), draft=str(small)) is LoadState.READY
     target, draft, _ = shown(pickers)
     assert target.value == str(folder)
-    assert draft.choices == [("small", str(small)), (Words.NO_DRAFT, "")]
+    assert draft.choices == [("small", str(small)), (words.NO_DRAFT, "")]
     assert draft.value == str(small)
     again = LoadRequest(target=target.value, draft=draft.value)
     assert pickers.runtime.catalog.resolve(again).name == "mine + small"
@@ -123,17 +123,16 @@ def test_weights_are_offered_as_the_file_stores_them_for_gguf_files_alone(
     write_random(tmp_path / "folder")
     file = str(write_gguf(tmp_path / "folder", tmp_path / "m.gguf"))
 
-    def offered(target: str | None, held: str) -> tuple[set[str], str]:
+    def offered(target: str, held: str) -> tuple[set[str], str]:
         asked = {"target": target, "quantization": held}
-        field = PairBackend(pickers).pair_choices(asked)["fields"][2]
+        field = PairBackend(pickers).pair_choices(asked)["fields"][1]
         return {each["id"] for each in field["choices"]}, field["value"]
 
     every = set(QUANTIZATIONS)
     assert offered(file, "stored") == (every, "stored")
     assert offered(file, "int8") == (every, "int8")
-    for target in (str(tmp_path / "folder"), "pip", str(tmp_path / "gone.gguf"), None):
-        assert offered(target, "stored") == (every - {"stored"}, "auto")
-    assert offered("pip", "nf4")[1] == "nf4"
+    for target in (str(tmp_path / "folder"), "pip", str(tmp_path / "gone.gguf")):
+        assert offered(target, "nf4") == (every - {"stored"}, "nf4")
 
 
 def asked_for(pickers: Pickers) -> LoadRequest:
@@ -181,7 +180,7 @@ def test_the_loaded_models_held_in_another_way_keep_their_heads(
     runtime = pickers.runtime
     (head := tmp_path / "head").mkdir()
     (head / "config.json").write_text(json.dumps({"medusa_num_heads": 2}))
-    with_head = LoadRequest(target="pip", heads=(str(head),), threads=2)
+    with_head = LoadRequest(target="pip", heads=(str(head),))
     runtime.engine.load(with_head)
     target, draft = (update.value for update in shown(pickers)[:2])
     request = chosen(runtime, target, draft, "fp32", "auto")
@@ -200,13 +199,24 @@ def test_after_a_failure_the_pickers_show_what_is_still_loaded(
     assert shown(pickers)[0].value == str(folder)
 
 
+def test_a_model_is_marked_as_loaded_until_another_has_taken_its_place(pickers: Pickers) -> None:
+    """While another was loaded, none was marked, though the first still wrote."""
+    assert isinstance(pickers.runtime.engine, FakeEngine)
+    opened(pickers, pair="pip")
+    pickers.runtime.engine.seconds_to_load = 0.3
+    models(pickers).open({"pair": "smollm2-360m"})
+    if pickers.runtime.engine.loaded is not None:
+        assert shown(pickers)[0].value == "pip"
+    settled(pickers)
+    assert shown(pickers)[0].value == "smollm2-360m"
+
+
 def test_a_folder_that_is_gone_is_shown_no_more(pickers: Pickers, tmp_path: Path) -> None:
     folder = write_model(tmp_path / "mine")
     opened(pickers, folder=str(folder))
     (folder / "config.json").unlink()
-    target, *_ = shown(pickers)
-    assert target.value == pickers.targets()[0][1] != str(folder)
-    assert pickers.load_label(str(folder), "") == Words.LOAD
+    assert not any(row["loaded"] for row in PairBackend(pickers).pair_models())
+    assert pickers.load_label(str(folder), "") == words.LOAD
 
 
 def test_a_draft_with_another_vocabulary_is_offered_and_says_so(
@@ -218,6 +228,8 @@ def test_a_draft_with_another_vocabulary_is_offered_and_says_so(
     write_sentencepiece(draft)
     assert opened(pickers, folder=str(target), draft=str(draft)) is LoadState.READY
     choices, _ = pickers.drafts_of(str(target))
-    assert (Words.other_vocabulary("other"), str(draft)) in choices
+    assert (words.other_vocabulary("other"), str(draft)) in choices
+    listed = PairBackend(pickers).pair_models()
+    assert [row["draft"] for row in listed if row["loaded"]] == ["+ other"], "not the default"
     reasons = {each["name"]: each for each in models(pickers).why_not({"target": "pip"})["drafts"]}
     assert reasons["Pip's draft"]["across"] is None and reasons["Pip's draft"]["reason"] is None

@@ -1,56 +1,90 @@
-"""What the head of the page names is served, and nothing that stands beside it."""
+"""The bundle of the pages is served, and made of what it should be."""
 
 from __future__ import annotations
 
+import json
 import re
+import shutil
+import subprocess
 from pathlib import Path
 
+import pytest
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
-from app.ui import presentation
+from app.ui import head, presentation
 from app.ui.addresses import PAGES
 from tests.support.places import ROOT
 
+UI, SERVED = ROOT / "app" / "ui", ROOT / "assets" / "ui"
+SOURCES = sorted(
+    path
+    for folder in ("pages", "shared")
+    for suffix in ("ts", "tsx", "css")
+    for path in (UI / folder).rglob(f"*.{suffix}")
+)
+IMPORTED = re.compile(r'(?:^(?:import|export) (?:[^;"]*? from )?|url\()"(\.[^"]+)"', re.M)
 
-def test_every_page_brings_its_script_and_style_and_its_python_stays_here() -> None:
-    presented = presentation()
-    client = TestClient(Starlette(routes=presented["app_kwargs"]["routes"]))
-    named = re.findall(r'(?:href|src)="(/[^"]+)"', presented["head"])
-    served = {address.partition("?")[0] for address in named}
-    for page in PAGES:
-        assert {f"/foretoken/app/ui/pages/{page}/{page}.{kind}" for kind in ("js", "css")} <= served
-    for address in named:
+
+def test_the_bundle_is_served_once_and_for_good() -> None:
+    client = TestClient(Starlette(routes=presentation()["app_kwargs"]["routes"]))
+    named = re.findall(r'(?:href|src)="(/foretoken/[^"]+)"', head())
+    assert [address.rpartition("/")[2] for address in named[:2]] == ["app.css", "app.js"]
+    fonts = re.findall(r"url\(\"?(?:\./)?(fonts/[^)\"]+)", (SERVED / "app.css").read_text())
+    folder = named[0].rpartition("/")[0]
+    assert fonts
+    for address in (*named, f"{folder}/katex.js", *(f"{folder}/{font}" for font in fonts)):
         found = client.get(address)
         assert found.status_code == 200, address
-        assert found.headers["cache-control"] == "no-cache"
-    for hidden in (
-        "pages/chat/backend.py",
-        "pages/chat/__init__.py",
-        "pages/chat/",
-        "../runtime.py",
-    ):
-        assert client.get(f"/foretoken/app/ui/{hidden}").status_code == 404
+        assert "immutable" in found.headers["cache-control"]
 
 
-def test_what_scripts_and_styles_import_is_there() -> None:
-    """Relative paths hold in the repository as they do in the browser."""
-    missing = [
-        f"{path.relative_to(ROOT)}: {name}"
-        for suffix in ("js", "css")
-        for path in sorted((ROOT / "app" / "ui").rglob(f"*.{suffix}"))
-        for name in re.findall(r'(?:^import .*from|url\()\s*"([^"]+)"', path.read_text(), re.M)
-        if not (path.parent / name).is_file()
+def test_licences_of_all_bundled_packages_come_with_them() -> None:
+    text = (SERVED / "LICENSES.txt").read_text()
+    packages = json.loads((UI / "package.json").read_text())["dependencies"]
+    named = dict(re.findall(r"^(\S+) (\S+) \(.*\)\n=", text, re.M))
+    assert {"katex", "marked"} <= set(named)
+    assert named.items() <= packages.items()
+
+
+def test_every_page_is_in_the_bundle() -> None:
+    imported = (UI / "main.ts").read_text()
+    for page in PAGES:
+        assert re.search(rf'"\./pages/{page}/{page}"', imported)
+        assert f'"./pages/{page}/{page}.css"' in imported
+
+
+def test_the_bundle_is_that_of_the_sources() -> None:
+    if shutil.which("node") is None or not (UI / "node_modules").is_dir():
+        pytest.skip("npm --prefix app/ui ci was not run here")
+    check = [shutil.which("node"), "bundle/build.mjs", "--check"]
+    done = subprocess.run(check, cwd=UI, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_every_script_is_typed() -> None:
+    untyped = [path.relative_to(ROOT) for path in SOURCES if "@ts-nocheck" in path.read_text()]
+    assert not untyped
+
+
+def test_texts_have_six_sizes_and_three_weights() -> None:
+    said = re.compile(r"font-(size|weight): ([^;]+);")
+    allowed = r"inherit|var\(--ft-(text-(xs|sm|md|lg|xl|2xl)|normal|medium|bold)\)( !important)?"
+    wrong = [
+        f"{path.relative_to(ROOT)}: {rule.group()}"
+        for path in SOURCES
+        for rule in (said.finditer(path.read_text()) if path.suffix == ".css" else ())
+        if not re.fullmatch(allowed, rule[2])
     ]
-    assert not missing
+    assert not wrong
 
 
 def test_no_page_takes_its_scripts_from_another() -> None:
     """What two pages use belongs to all: the settings once lay in the chat's folder."""
     wrong = [
         f"{path.relative_to(ROOT)}: {name}"
-        for path in sorted((ROOT / "app" / "ui").rglob("*.js"))
-        for name in re.findall(r'^import .*from\s*"([^"]+)"', path.read_text(), re.M)
+        for path in SOURCES
+        for name in IMPORTED.findall(path.read_text())
         if page_of((path.parent / name).resolve()) not in (None, page_of(path))
     ]
     assert not wrong
@@ -58,5 +92,5 @@ def test_no_page_takes_its_scripts_from_another() -> None:
 
 def page_of(path: Path) -> str | None:
     """Return the page whose folder ``path`` is in; None for what all pages share."""
-    parts = path.parts
-    return parts[parts.index("pages") + 1] if "pages" in parts else None
+    parts = path.relative_to(UI).parts
+    return parts[1] if parts[0] == "pages" else None

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
-from tests.app.ui.chatting import ask
+from tests.app.ui.chatting import ask, go
 from tests.support.model_server import Played, playing, said, sse
 
 pytestmark = [pytest.mark.browser, pytest.mark.filterwarnings("default")]
@@ -12,11 +14,14 @@ OWN_APP = True
 
 
 @pytest.fixture
-def page(same_page):
-    same_page.get_by_role("link", name="Race", exact=True).click()
+def page(app, same_page):
+    app.engine.seconds_a_round = 0.004
+    go(same_page, "race")
     same_page.wait_for_selector(".race-form [data-act=start]:enabled")
-    for side in ("base", "rival"):
-        choose(same_page, side, temperature="0")
+    if same_page.locator(".race-form details:not([open])").count():
+        same_page.click(".race-form summary")
+    for side, method in (("base", "none"), ("rival", "draft")):
+        choose(same_page, side, method=method, rule="auto", temperature="0")
     return same_page
 
 
@@ -30,55 +35,66 @@ def choose(page, side: str, **values: str) -> None:
 
 
 def race(page, prompt: str) -> None:
-    page.locator(".race-form [value=prompt]").check()
+    page.locator("[name=source]").select_option("prompt")
     page.locator("[name=prompt]").fill(prompt)
     page.click("[data-act=start]")
 
 
+def statistics(page):
+    """What is folded below the verdict."""
+    page.wait_for_selector(".race-result summary")
+    if page.locator(".race-result details:not([open])").count():
+        page.click(".race-result summary")
+    return page.locator(".race-result details")
+
+
 def ended(page) -> None:
-    page.wait_for_selector(".under-way", state="hidden")
+    page.wait_for_selector(".under-way", state="detached")
 
 
-def test_five_pairs_give_a_verdict_that_can_be_repeated_and_outlive_a_reload(page):
+def test_five_pairs_give_a_verdict_that_can_be_repeated_and_outlive_a_reload(page, app):
+    app.engine.seconds_a_round = 0.01  # so that a run can be watched
     race(page, "What is it?")
-    page.wait_for_selector(".race-now:has-text('Run 1 of 5')")
-    ended(page)
-    assert "times as fast as plain (5 of 5 runs)." in page.inner_text(".verdict")
-    assert page.locator(".dots .dot").count() == 5
-    assert "94% confidence" in page.inner_text(".race-result")
-    replays, dots = (page.locator(each).bounding_box()["y"] for each in (".replays", ".race-dots"))
-    assert replays < dots, "what is seen comes before its statistics"
-    assert page.get_attribute("[data-identical]", "data-identical") == "true"
+    page.wait_for_selector(".under-way:has-text('Run 1 of 5')")
     for lane in ("base", "rival"):
-        assert "only sooner." in page.inner_text(f"[data-lane={lane}] .body")
-        assert float(page.inner_text(f"[data-lane={lane}-speed]")) > 0
+        page.wait_for_selector(f"[data-lane={lane}] .body:has-text('Speculative decoding')")
+        assert float(page.inner_text(f"[data-lane={lane}] .lane-speed")) > 0
+    ended(page)
+    # The replay comes first, and plays by itself.
     panes = page.locator(".replays .replay-pane")
     assert panes.count() == 2
-    page.locator(".replays .scrubber").focus()
-    page.keyboard.press("End")
-    rounds = [int(pane.get_attribute("data-round")) for pane in panes.all()]
-    assert rounds[0] > rounds[1] > 1, "plain takes more rounds for the same words"
-    assert all("cheap draft" in text for text in panes.all_inner_texts())
-    page.keyboard.press("Home")
-    page.click(".replays [data-transport=play]")
+    page.wait_for_selector(".replays [data-transport=play][aria-label=Pause]")
     page.wait_for_function(
         "() => document.querySelectorAll('.replays .replay-pane')[1].dataset.round !== '0'"
     )
-    page.click(".race-result summary")
-    assert page.locator(".race-result tbody tr").count() == 5
+    replays, verdict = (page.locator(each).bounding_box()["y"] for each in (".replays", ".verdict"))
+    assert replays < verdict
+    page.locator(".replays .scrubber").focus()
+    page.keyboard.press("End")
+    rounds = [int(pane.get_attribute("data-round")) for pane in panes.all()]
+    assert rounds[0] > rounds[1] > 1, "without drafting the same text takes more rounds"
+    assert all("cheap draft" in text for text in panes.all_inner_texts())
     told = page.inner_text(".verdict")
+    assert re.fullmatch(
+        r"Draft model, auto is about [\d.]+x faster than no drafting \(5 of 5 runs\)\.", told
+    )
+    assert "94\u00a0% confidence" in page.inner_text(".race-result")
+    assert page.get_attribute("[data-identical]", "data-identical") == "true"
+    assert page.locator(".race-result details:not([open])").count() == 1, "statistics are folded"
+    folded = statistics(page)
+    assert folded.locator(".dots .dot").count() == 5
+    assert folded.locator("tbody tr").count() == 5
     page.reload()
-    page.wait_for_selector("body[data-controls=ready]")
-    page.get_by_role("link", name="Race", exact=True).click()
     page.wait_for_selector(".verdict:has-text('runs')")
     assert page.inner_text(".verdict") == told
     page.locator("[name=prompt]").fill("Another, which this result is not about")
     about = page.inner_text(".race-about")
-    assert "“What is it?”, each reply up to 128 tokens, seed" in about
+    assert "“What is it?”, up to 128 tokens per reply, seed" in about
     page.click("[data-act=more]")
-    page.wait_for_selector(".dots .dot:nth-of-type(10)")
+    page.wait_for_selector(".under-way:has-text('Run 10 of 10')")
     ended(page)
     assert "of 10 runs" in page.inner_text(".verdict")
+    assert statistics(page).locator(".dots .dot").count() == 10
 
 
 def test_two_that_are_alike_get_no_verdict(page):
@@ -88,8 +104,8 @@ def test_two_that_are_alike_get_no_verdict(page):
     page.wait_for_selector(".verdict:has-text('No verdict: both sides are the same')")
     ended(page)
     assert page.locator(".race-result").get_attribute("data-favours") == "0"
-    assert "plain (A)" in page.inner_text("[data-lane=base] h3")
-    choose(page, "rival", method="draft")
+    assert "no drafting (A)" in page.locator(".race-replay h3").first.text_content()
+    statistics(page)
     page.set_viewport_size({"width": 390, "height": 844})  # where these words were hidden once
     assert [way.is_visible() for way in page.locator(".dots .way").all()] == [True, True]
 
@@ -100,8 +116,9 @@ def test_where_words_part_both_tokens_and_the_targets_likeliest_are_shown(page, 
     page.wait_for_selector("[data-cause]")
     assert page.get_attribute("[data-cause]", "data-cause") == "numerical tie"
     told = page.inner_text(".parting")
-    assert "number 6" in told and "otherwise" in told and "49%" in told and "51%" in told
+    assert "Token 6" in told and "otherwise" in told and "49\u00a0%" in told and "51\u00a0%" in told
     app.engine.runner_up = (" otherwise", 0.1)
+    ended(page)
     race(page, "differ again")
     page.wait_for_selector("[data-cause=bug]")
 
@@ -111,51 +128,45 @@ def test_under_rejection_a_difference_is_expected_and_said(page):
         choose(page, side, rule="rejection", temperature="1")
     choose(page, "rival", depth="4")
     race(page, "differ please")
-    page.wait_for_selector("[data-identical=false]:has-text('as they may')")
-    assert page.is_hidden(".parting")
+    page.wait_for_selector("[data-identical=false]:has-text('as expected')")
+    assert page.locator(".parting").count() == 0
+    ended(page)
     choose(page, "rival", depth="auto")
     race(page, "differ please")
-    page.wait_for_selector(".race-words.may:has-text('The words are not compared')")
+    page.wait_for_selector(".race-words.may:has-text('The text is not compared')")
     ended(page)
-    page.click(".race-result summary")
-    assert page.locator(".race-result tbody td:last-child").all_inner_texts() == ["–"] * 5
+    texts = statistics(page).locator("tbody td:last-child").all_inner_texts()
+    assert texts == ["–"] * 5
     assert page.is_hidden(".ft-race .ft-error")
-    for side in ("base", "rival"):
-        choose(page, side, rule="auto", temperature="0")
 
 
 def test_a_stopped_race_keeps_its_pairs_and_goes_on(page, app):
     app.engine.seconds_a_round = 0.02
     choose(page, "rival", method="ngram", depth="3")
     race(page, "What is it?")
-    page.wait_for_selector(".race-now:has-text('Run 2 of 5')")
+    page.wait_for_selector(".under-way:has-text('Run 2 of 5')")
     app.engine.seconds_a_round = 1.0  # until it is stopped
     page.reload()  # its form turned to the chat's settings, whatever ran
-    page.wait_for_selector(".race-now:has-text('Run')")
+    page.wait_for_selector(".under-way:has-text('Run')")
     assert page.input_value("[name=rival-method]") == "ngram"
     assert (page.input_value("[name=rival-depth]"), page.input_value("[name=prompt]")) == (
         "3",
         "What is it?",
     )
-    assert (
-        page.locator("[data-side=rival] .side-hint")
-        .inner_text()
-        .startswith("The settings of the race")
-    )
     page.click("[data-act=stop]")
     ended(page)
     assert "Too early for a verdict: 1 of at least 5 runs" in page.inner_text(".verdict")
-    assert "stopped" in page.locator(".lane-state").all_inner_texts(), "a reply that was cut"
+    assert "Stopped; the finished runs are kept." in page.inner_text(".race-result")
     page.click("[data-act=more]")
-    page.wait_for_selector(".race-now:has-text('Run 2 of 6')")
+    page.wait_for_selector(".under-way:has-text('Run 2 of 6')")
     app.engine.seconds_a_round = 0.001
     ended(page)
-    assert page.locator(".dots .dot").count() == 6
+    assert statistics(page).locator(".dots .dot").count() == 6
     assert "too busy" in page.inner_text(".verdict")
-    assert "changed 1000-fold between runs" in page.inner_text(".race-result")
+    assert "changed 1000-fold between equal runs" in page.inner_text(".race-result")
     app.engine.seconds_a_round = 1.0
     race(page, "What is it?")
-    page.wait_for_selector(".race-now:has-text('Warming up')")
+    page.wait_for_selector(".under-way:has-text('Warming up')")
     page.click("[data-act=stop]")
     ended(page)
     page.wait_for_selector(
@@ -166,13 +177,13 @@ def test_a_stopped_race_keeps_its_pairs_and_goes_on(page, app):
 
 def test_mistakes_and_failures_are_told_where_the_race_was_started(page, monkeypatch):
     race(page, " ")
-    page.wait_for_selector(".ft-race .ft-error:has-text('Write something first')")
+    page.wait_for_selector(".ft-race .ft-error:has-text('is empty')")
     race(page, "fail")
     page.wait_for_selector(".ft-race .ft-error:has-text('asked to fail')")
     assert page.is_enabled(".race-form [data-act=start]")
     monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.fail.Keyring")
     with playing(Played(key="secret")) as locked:
-        page.locator(".race-place [name=place]").select_option("address")
+        page.locator(".race-place [name=place]").select_option("elsewhere")
         page.fill(".race-place [name=address]", locked.url)
         page.keyboard.press("Tab")
         page.click(".race-place .ft-error a:has-text('Models page')")  # where its key is given
@@ -183,12 +194,12 @@ def test_mistakes_and_failures_are_told_where_the_race_was_started(page, monkeyp
 
 def test_own_prompts_are_raced_once_there_are_some(page, app):
     page.reload()  # its form is untouched then, and follows what the chats hold
-    page.wait_for_selector(".race-form [value=chats]:disabled")
+    page.wait_for_selector(".race-form [value=chats]:disabled", state="attached")
     page.get_by_role("link", name="Chat", exact=True).click()
     ask(page, "What is it?")
-    page.get_by_role("link", name="Race", exact=True).click()
-    page.wait_for_selector(".race-form [value=chats]:enabled")
-    page.locator(".race-form [value=chats]").check()
+    go(page, "race")
+    page.wait_for_selector(".race-form [value=chats]:enabled", state="attached")
+    page.locator("[name=source]").select_option("chats")
     assert page.is_hidden("[name=prompt]")
     page.click(".race-form [data-act=start]")
     page.wait_for_selector(".verdict:has-text('5 of 5 runs')")
@@ -203,14 +214,11 @@ def test_a_server_is_raced_against_what_is_loaded_and_what_is_unknown_is_said(
     stream = sse(*said("Hello", " there"), {"choices": [], "timings": timings})
     models = ({"id": "qwen", "owned_by": "llamacpp"},)
     with playing(Played(models=models, stream=stream)) as llama:
-        page.locator(".race-place [name=place]").select_option("address")
+        page.locator(".race-place [name=place]").select_option("elsewhere")
         page.fill(".race-place [name=address]", llama.url)
         page.keyboard.press("Tab")
-        page.wait_for_selector(".race-place .hint:has-text('does not tell its rounds')")
-        assert "Runs on its server" in page.inner_text("[data-side=base] .side-hint")
-        assert page.locator("[name=base-method] option").all_inner_texts() == [
-            "as the server drafts"
-        ]
+        page.wait_for_selector(".race-place .ft-hint:has-text('does not report its rounds')")
+        assert page.locator("[name=base-method] option").all_inner_texts() == ["Server default"]
         assert page.is_disabled("[name=base-depth]")
         app.engine.seconds_a_round = 1.0  # until it is stopped
         race(page, "What is it?")
@@ -218,7 +226,7 @@ def test_a_server_is_raced_against_what_is_loaded_and_what_is_unknown_is_said(
         page.reload()
         page.wait_for_selector(".race-place [name=address]")
         assert page.input_value(".race-place [name=address]") == llama.url
-        page.wait_for_selector(".race-place .hint:has-text('does not tell its rounds')")
+        page.wait_for_selector(".race-place .ft-hint:has-text('does not report its rounds')")
         page.click("[data-act=stop]")
         ended(page)
         app.engine.seconds_a_round = 0.01
@@ -227,29 +235,29 @@ def test_a_server_is_raced_against_what_is_loaded_and_what_is_unknown_is_said(
         page.wait_for_selector(".verdict:has-text('(5 of 5 runs)')")
         ended(page)
     assert "qwen on 127.0.0.1" in page.inner_text(".verdict")
-    assert "does not tell its rounds" in page.inner_text(".race-notes")
-    page.wait_for_selector("[data-identical=false]:has-text('as they may')")
-    assert page.is_hidden(".replays") and page.is_hidden(".parting")
+    assert "does not report its rounds" in page.inner_text(".race-notes")
+    page.wait_for_selector("[data-identical=false]:has-text('as expected')")
+    assert page.locator(".replays").count() == 0, "there is nothing to replay"
+    assert page.locator(".race-lane").count() == 2 and page.locator(".parting").count() == 0
     page.click("[data-act=more]")  # of a server that is gone
     page.wait_for_selector(".ft-race [role=alert]:has-text('127.0.0.1')")
     assert "(5 of 5 runs)" in page.inner_text(".verdict")
     assert page.locator(".dots .dot").count() == 5 and page.is_enabled("[data-act=more]")
-    assert page.is_hidden(".race-replies")
     page.fill(".race-place [name=address]", "http://127.0.0.1:9")
     page.keyboard.press("Tab")
     page.wait_for_selector(".race-place .ft-error:has-text('127.0.0.1:9')")
     page.locator(".race-place [name=place]").select_option("")
     assert page.input_value("[name=base-method]") == "none"
     race(page, "What is it?")
-    page.wait_for_selector(".verdict:has-text('as fast as plain')")
+    page.wait_for_selector(".verdict:has-text('faster than no drafting')")
     assert page.is_hidden(".race-notes")
 
 
 def test_a_press_of_start_that_leaves_the_address_is_not_lost(page):
     """What is told of the address, as it is left, moved the button away from under the press."""
-    page.locator(".race-form [value=prompt]").check()
+    page.locator("[name=source]").select_option("prompt")
     page.fill("[name=prompt]", "What is it?")
-    page.locator(".race-place [name=place]").select_option("address")
+    page.locator(".race-place [name=place]").select_option("elsewhere")
     start = page.locator(".race-form [data-act=start]")
     start.scroll_into_view_if_needed()
     page.fill(".race-place [name=address]", "http://127.0.0.1:9")
@@ -259,7 +267,7 @@ def test_a_press_of_start_that_leaves_the_address_is_not_lost(page):
     page.evaluate("() => new Promise((done) => requestAnimationFrame(() => setTimeout(done)))")
     page.mouse.up()
     page.wait_for_selector(".ft-race [role=alert]:has-text('127.0.0.1:9')")
-    assert page.is_hidden(".race-replies"), "nothing was written"
+    assert page.locator(".race-lane").count() == 0, "nothing was written"
     page.wait_for_selector(".race-place .ft-error:has-text('127.0.0.1:9')")
     page.fill(".race-place [name=address]", "")
     assert page.is_hidden(".race-place .ft-error"), "of an address that is no more there"
@@ -267,23 +275,24 @@ def test_a_press_of_start_that_leaves_the_address_is_not_lost(page):
 
 
 def test_what_is_chosen_outlives_an_answer_that_comes_late(fresh_page):
-    """The app's start and a look at the page both ask what can be raced; the first answer comes last."""
-    held, holding, page = [], True, fresh_page
+    """Each look at the page asks what can be raced; the first answer comes last."""
+    held, page = [], fresh_page
 
     def hold(route) -> None:
-        if holding and '"offer"' in (route.request.post_data or ""):
+        if not held and '"offer"' in (route.request.post_data or ""):
             held.append(route)
         else:
             route.continue_()
 
     page.route("**/*", hold)
     page.reload()
-    page.wait_for_selector("body[data-controls=ready]")
+    go(page, "race")
     while not held:
         page.wait_for_timeout(20)  # the test's own limit ends it
-    holding = False
-    page.get_by_role("link", name="Race", exact=True).click()
+    go(page, "chat")
+    go(page, "race")
     page.wait_for_selector(".race-form [data-act=start]:enabled")
+    page.click(".race-form summary")
     choose(page, "base", temperature="0.3")
     for route in held:
         with page.expect_response(lambda answer: '"offer"' in (answer.request.post_data or "")):

@@ -10,7 +10,7 @@ import pytest
 from gradio.context import Context
 
 from engine.api import LoadRequest
-from tests.app.ui.chatting import DONE, ask, send
+from tests.app.ui.chatting import DONE, ask, go, send
 from tests.app.ui.conftest import PATIENCE, VIEWPORT
 from tests.support.recital import reciting_engine
 from tests.support.serving import Served, fake_runtime, served
@@ -47,11 +47,6 @@ def app(tmp_path: Path) -> Iterator[Restartable]:
     app.stop()
 
 
-def go(page, name: str) -> None:
-    page.locator(f"a[data-page={name}]").click()
-    page.locator(f"#{name}-page").wait_for()
-
-
 def test_pages_say_that_the_app_is_away_and_go_on_when_it_is_back(app, browser):
     first = app.start()
     context = browser.new_context(viewport=VIEWPORT)
@@ -68,32 +63,34 @@ def test_pages_say_that_the_app_is_away_and_go_on_when_it_is_back(app, browser):
     page.click(".race-form [data-act=start]")
     page.wait_for_selector(".race-lane .mark, .race-lane p")
     go(page, "settings")
-    page.wait_for_selector("[data-place=data] .place-size")
+    page.wait_for_selector("[data-place=data] code")
     app.stop()
     bar = page.locator(".away")
-    bar.filter(has_text="does not answer").wait_for()  # though nobody did anything
+    bar.filter(has_text="Lost connection").wait_for()  # though nobody did anything
     box = "document.querySelector('{}').getBoundingClientRect()"
     beneath = f"{box.format('#settings-page')}.top >= {box.format('.away')}.bottom"
     page.wait_for_function(beneath)
-    page.select_option("#own-threads select", "1")
-    page.locator("#settings-page .ft-error", has_text="cannot reach the app").wait_for()
-    assert page.locator("#own-threads select").input_value() == ""  # it was not kept
+    page.select_option("[data-part=computing] [name=threads]", "1")
+    page.locator("#settings-page .ft-error", has_text="does not answer").wait_for()
+    assert (
+        page.locator("[data-part=computing] [name=threads]").input_value() == ""
+    )  # it was not kept
     app.start()
-    bar.filter(has_text="is back").wait_for()
+    bar.filter(has_text="Connected again").wait_for()
     page.locator("#settings-page .ft-error").wait_for(state="hidden")
-    page.select_option("#own-threads select", "1")
-    page.locator("[data-part=computing] .reload", has_text="as it was loaded").wait_for()
+    page.select_option("[data-part=computing] [name=threads]", "1")
+    page.locator("[data-part=computing] .reload", has_text="to apply").wait_for()
     bar.wait_for(state="hidden")
     go(page, "race")
     page.locator("#race-page .ft-error", has_text="was restarted").wait_for()
     page.wait_for_selector(".race-form [data-act=start]:not(:disabled)")
     go(page, "plan")
     assert page.input_value("#plan-page [name=users]") == "23"
-    page.get_by_role("button", name="Make the plan").click()
-    page.wait_for_selector("#plan-page .plan-result .panel")
+    page.get_by_role("button", name="Make plan").click()
+    page.wait_for_selector("#plan-page .plan-result .ft-panel")
     go(page, "server")
     page.get_by_role("switch").click()
-    page.wait_for_selector(".api-state.off")  # this app was started with the endpoint on
+    page.wait_for_selector("#server-page [role=switch]:not(:checked)")
     go(page, "chat")
     assert page.input_value(".composer textarea") == "Half a thought"
     send(page, "And then?")
@@ -101,7 +98,7 @@ def test_pages_say_that_the_app_is_away_and_go_on_when_it_is_back(app, browser):
     assert page.evaluate("window.loadedOnce")
     app.stop()
     app.start(other_version=True)
-    page.get_by_role("button", name="Load again").click()
+    page.get_by_role("button", name="Reload").click()
     page.wait_for_selector("body[data-controls=ready]")
     page.locator(DONE).nth(1).wait_for()
     assert not page.evaluate("window.loadedOnce")

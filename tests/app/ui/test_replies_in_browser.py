@@ -31,11 +31,11 @@ def test_lines_of_a_reply_stay_lines_and_bare_json_is_code(page):
     assert body.locator("pre .hljs-attr").count() == 2
     assert body.locator("p").inner_text() == "Its lines:\nfirst=1\nsecond=2"
     open_settings(page)
-    page.get_by_label("Mark origins in the message").check()
+    page.get_by_label("Highlight drafted text").check()
     page.wait_for_function("document.body.classList.contains('show-marks')")
     assert body.locator("pre code").inner_text().rstrip("\n") == record
     assert body.locator("pre .mark").count() > 0
-    page.get_by_label("Mark origins in the message").uncheck()
+    page.get_by_label("Highlight drafted text").uncheck()
     page.wait_for_function("!document.body.classList.contains('show-marks')")
 
 
@@ -51,7 +51,7 @@ def test_origin_marks_switch_on_finished_messages_at_once(page, app):
     ask(page, "What is it?")
     text = page.locator(".msg.assistant .body").inner_text()
     open_settings(page)
-    page.get_by_label("Mark origins in the message").check()
+    page.get_by_label("Highlight drafted text").check()
     page.wait_for_function("document.body.classList.contains('show-marks')")
     assert page.locator(".msg.assistant .body").inner_text() == text
     tokens = [t for e in last_trace(app) if e["type"] == "emitted" for t in e["tokens"]]

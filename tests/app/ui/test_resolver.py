@@ -22,7 +22,7 @@ ALONE = Pair(
         CAPABILITIES,
         proposers=tuple(each for each in CAPABILITIES.proposers if each.name != "draft"),
         preferred="ngram",
-        unavailable=(Unavailable("draft", "It needs a draft model, and none is loaded."),),
+        unavailable=(Unavailable("draft", "It needs a draft model."),),
     ),
     Speculation(proposer="ngram"),
 )
@@ -40,10 +40,15 @@ def test_what_a_pair_cannot_do_falls_to_its_default_and_is_said_with_the_reason(
     found = resolve(Settings(proposer="draft", temperature=0.5), ALONE)
     assert found.settings == Settings(proposer="ngram", temperature=0.5)
     assert found.changes == (
-        "draft cannot be used with this pair: it needs a draft model, and none is loaded. ngram is used "
-        "instead.",
+        "Draft model is unavailable: it needs a draft model. N-gram is used instead.",
     )
     assert resolve(found.settings, ALONE).changes == ()
+
+
+def test_greedy_needs_temperature_0() -> None:
+    found = resolve(Settings(proposer="draft", acceptance="greedy", temperature=0.7), PIP)
+    assert (found.settings.acceptance, found.settings.temperature) == ("auto", 0.7)
+    assert found.changes == ("The acceptance rule greedy needs temperature 0; auto is used.",)
 
 
 def test_a_choice_counts_for_the_pair_that_it_was_made_with() -> None:
@@ -55,7 +60,7 @@ def test_a_choice_counts_for_the_pair_that_it_was_made_with() -> None:
     found = resolve_stored(other, choices)
     assert found.settings == Settings(proposer="draft", seed=3)
     assert found.changes == (
-        "ngram was chosen last, with Pip. This pair uses draft, which is its default.",
+        "N-gram was chosen for Pip. Now used: Draft model, the default for this model.",
     )
     assert resolve_stored(other, kept(Settings(proposer="draft"), other, choices)).changes == ()
     assert resolve_stored(PIP, kept(Settings(proposer="draft"), other, choices)).settings.depth == 2
@@ -84,8 +89,8 @@ def test_plain_decoding_is_named_in_words_and_a_pair_as_people_call_it() -> None
     files = "qwen2.5-coder-1.5b-instruct-q4_k_m + qwen2.5-coder-0.5b-instruct-q4_k_m"
     choices = kept(Settings(proposer="none"), replace(PIP, key="qwen", name=files))
     assert resolve_stored(PIP, choices).changes == (
-        "Plain decoding was chosen last, with Qwen2.5 Coder 1.5B + 0.5B. This pair uses draft, which is "
-        "its default.",
+        "Drafting off was chosen for Qwen2.5 Coder 1.5B + 0.5B. Now used: Draft model, the default for "
+        "this model.",
     )
 
 
@@ -97,10 +102,7 @@ def test_a_head_of_another_pair_is_said_to_be_missing() -> None:
     choices = kept(Settings(proposer="eagle3"), replace(PIP, capabilities=eagle))
     found = resolve_stored(replace(PIP, key="other"), choices)
     assert found.settings.proposer == "draft"
-    assert (
-        "eagle3 was chosen last, with Pip; this one cannot use it: it needs a head"
-        in found.changes[0]
-    )
+    assert "EAGLE-3 head is unavailable: it needs" in found.changes[0]
 
 
 def test_choosing_the_default_is_no_choice_and_follows_it() -> None:

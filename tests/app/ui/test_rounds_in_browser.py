@@ -24,7 +24,7 @@ CLEAN = re.compile(r"[·⏎\s]+")
 @pytest.fixture
 def page(same_page):
     yield same_page
-    same_page.evaluate("document.querySelector('.replay-drawer').open = false")
+    same_page.evaluate("document.querySelector('.replay-drawer[open] summary')?.click()")
 
 
 def kept(app) -> list[Emitted]:
@@ -42,11 +42,11 @@ def figures(events) -> dict:
 
 
 def percent(x: float | None) -> str:
-    """As dom.js writes it: halves go up."""
+    """As format.ts writes it: halves go up."""
     if x is None:
         return "–"
     place = Decimal("0.1") if 0 < x < 0.1 else Decimal(1)
-    return f"{Decimal(100 * x).quantize(place, ROUND_HALF_UP)}%"
+    return f"{Decimal(100 * x).quantize(place, ROUND_HALF_UP)}\u00a0%"
 
 
 def told(text: str) -> str:
@@ -64,7 +64,7 @@ def test_each_round_is_a_row_and_a_click_shows_its_words(page, app):
         accepted, drafted = turn.accepted, len(turn.tree)
         label = row.locator(".row-head").get_attribute("aria-label")
         assert label.startswith(f"Round {turn.index + 1}: {accepted} of {drafted} accepted")
-        assert ("broke at" in label) == (accepted < drafted)
+        assert ("rejected at" in label) == (accepted < drafted)
         assert row.locator(".cell-cap").count() == (accepted < drafted)
         cells = row.locator(".cell-kept")
         assert cells.count() == (accepted > 0)
@@ -88,8 +88,10 @@ def test_each_round_is_a_row_and_a_click_shows_its_words(page, app):
     page.keyboard.press("Escape")
     page.keyboard.press("ArrowLeft")
     assert page.locator(".lane[data-round='1'] .row-head[aria-expanded=false]").count() == 1
-    for name, value in (("rounds", len(rounds)), ("accepted", figures(kept(app))["accepted"])):
-        assert page.locator(f"[data-total={name}] dd").inner_text() == str(value)
+    found = figures(kept(app))
+    accepted = f"{found['accepted']} ({percent(found['acceptance_rate'])})"
+    for name, value in (("rounds", str(len(rounds))), ("accepted", accepted)):
+        assert page.locator(f"[data-total={name}] dd").inner_text() == value
 
 
 def test_a_tooltip_is_a_sentence_with_the_three_likeliest(page, app):
@@ -103,14 +105,18 @@ def test_a_tooltip_is_a_sentence_with_the_three_likeliest(page, app):
     guess, own = broken.drafted[at].strip(), broken.next_text.strip()
     assert told(probe.locator("p").inner_text()) == told(
         f"The draft guessed {guess} ({percent(broken.round.q[at])}). "
-        f"The target gives it 4.0%, and prefers {own} (90%)."
+        f"The target gives it 4.0 %, and prefers {own} (90 %)."
     )
     ranking = [told(text) for text in probe.locator(".ranking .probe-token").all_inner_texts()]
     assert ranking == [told(text) for text in broken.top_texts]
     assert len(ranking) == 3
+    widths = probe.locator(".ranking .fill").evaluate_all(
+        "all => all.map((bar) => bar.style.width)"
+    )
+    assert widths[0] == "90%", "the whole track is 100 %"
     row.locator(".chip.correction").hover()
     said = told(probe.locator("p").inner_text())
-    assert said == told(f"The target's own {own} (90%), in place of {guess}.")
+    assert said == told(f"The target's own {own} (90 %), instead of {guess}.")
     page.mouse.move(5, 5)
     page.click("[data-action=words]")
 
@@ -161,51 +167,59 @@ def test_a_word_lights_its_round_and_a_round_its_words(page, app):
     page.wait_for_function("!document.querySelector('.mark.lit')")
 
 
-def test_a_dial_tells_the_speed_while_it_writes_and_large_figures_afterwards(page, app):
+def test_a_bar_tells_the_speed_while_it_writes_and_a_line_afterwards(page, app):
     app.engine.seconds_a_round = 0.05
     send(page, "Write 1000 tokens.")
-    dial = page.locator(".msg.assistant .dial")
-    dial.wait_for()
-    assert re.search(r"[\d.]+ tokens/s", dial.locator("[data-dial=speed]").inner_text())
-    page.wait_for_selector("[data-dial=plain]:text-matches('^[0-9.]+× plain .20.0 tokens/s.$')")
-    assert dial.locator(".dial-face .dial-plain").count() == 1
-    assert dial.get_attribute("aria-live") == "off"  # it stands in a log, which is read out
+    bar = page.locator(".msg.assistant .speed-bar")
+    bar.wait_for()
+    assert re.fullmatch(r"[\d.]+ tokens/s", bar.locator("[data-bar=speed] b").inner_text())
+    page.wait_for_selector(
+        "[data-bar=speed] .mark-told:text-matches('^[0-9.]+x .without drafting: 20.0 tokens/s.$')"
+    )
+    assert bar.locator("[data-bar=speed] .tick").count() == 1
+    assert bar.get_attribute("aria-live") == "off"  # it is in a log, which is read out
     page.wait_for_selector(".latest .chip")
     page.click(".composer .stop")
     page.wait_for_selector(".msg.assistant[data-status=cancelled]")
-    assert dial.is_hidden()
+    assert bar.count() == 0
     page.wait_for_selector(".latest", state="hidden")
     found = figures(kept(app))
     foot = page.locator(".msg.assistant .figures")
     assert foot.locator("[data-stat=tokens_per_s]").is_visible()
-    assert foot.locator("[data-stat=speedup]").inner_text() == f"{found['speedup']:.1f}× plain"
+    assert foot.locator("[data-stat=speedup]").inner_text() == f"{found['speedup']:.1f}x"
     assert foot.locator("[data-stat=acceptance_rate]").is_hidden()
-    foot.locator("summary").click()
-    rate = f"{percent(found['acceptance_rate'])} accepted"
+    foot.get_by_role("button", name="More figures").click()
+    rate = f"{percent(found['acceptance_rate'])} of drafted tokens accepted"
     assert foot.locator("[data-stat=acceptance_rate]").inner_text() == rate
 
 
 def test_what_nobody_measured_is_said_to_be_unknown(page):
     drawn = page.evaluate(
         """async () => {
-          const { Dial, scaleFor } = await import("/foretoken/app/ui/shared/figures/dial.js");
-          const dial = new Dial();
-          const stats = { tokens_per_s: 40, plain_tokens_per_s: null, speedup: null, needed: null,
-            expected: null, drafted: 8, rounds: 2 };
+          const script = document.querySelector("script[src$='/app.js']").src;
+          const { SpeedBar, h, render, scaleFor } = await import(script);
+          const root = document.createElement("div");
+          document.body.append(root);
+          const stats = { completion_tokens: 80, tokens_per_s: 40, plain_tokens_per_s: null,
+            speedup: null, needed: null, expected: null, drafted: 8, rounds: 2 };
           const shown = [];
-          for (const more of [{}, { plain_tokens_per_s: 20, speedup: 2, needed: 0.58, expected: 0.41 }]) {
-            dial.draw({ ...stats, ...more });
-            shown.push([dial.node.innerText, dial.svg.querySelectorAll("line").length]);
+          const known = { plain_tokens_per_s: 20, speedup: 2, needed: 0.58, expected: 0.41 };
+          for (const more of [{}, known, { completion_tokens: 20 }]) {
+            render(h(SpeedBar, { stats: { ...stats, ...more } }), root);
+            shown.push([root.innerText, root.querySelectorAll(".tick").length]);
           }
+          root.remove();
           return [shown, [0.4, 9, 11, 42, 760].map(scaleFor)];
         }"""
     )
-    (unknown, known), scales = drawn
-    assert "was not measured" in unknown[0]
+    (unknown, known, short), scales = drawn
+    assert "not measured yet" in unknown[0]
     assert unknown[1] == 0
-    assert "2.0× plain (20.0 tokens/s)" in known[0]
-    assert "pays from 58% acceptance, expects 41% of the next drafts" in known[0]
+    assert "2.0x (without drafting: 20.0 tokens/s)" in known[0]
+    assert "expected acceptance 41\u00a0%" in known[0] and "break-even 58\u00a0%" in known[0]
+    assert "accepted" not in known[0], "a forecast stood here as what was measured"
     assert known[1] == 2
+    assert short == ["", 0], "nothing on short replies"
     assert scales == [1, 10, 15, 50, 1000]
 
 
@@ -217,24 +231,25 @@ def test_the_meter_tells_the_context_and_warns_before_it_is_full(page, app):
         reply.add(event)
     used = reply.statistics.prompt_tokens + found["completion_tokens"]
     meter = page.locator(".context-meter")
-    assert meter.locator(".meter-words").inner_text() == f"{used} of 4,096 tokens of context"
-    assert meter.locator(".meter-warning").inner_text() == ""
+    assert meter.count() == 0, "it is quiet until it matters"
     loaded = app.engine.loaded
     try:
+        app.engine.loaded = replace(loaded, context=round(used / 0.7))
+        page.evaluate("window.Foretoken.refresh()")
+        meter.get_by_text(f"{used} of").wait_for()
         app.engine.loaded = replace(loaded, context=used + 5)
         page.evaluate("window.Foretoken.refresh()")
-        page.wait_for_function("document.querySelector('.meter-warning').textContent !== ''")
+        meter.get_by_text("Nearly full").wait_for()
         assert meter.get_attribute("data-state") == "nearly"
-        assert meter.locator(".meter-warning").inner_text().startswith("Nearly full")
         app.engine.loaded = replace(loaded, context=used)
         page.evaluate("window.Foretoken.refresh()")
-        page.wait_for_function(
-            "document.querySelector('.meter-warning').textContent.startsWith('Full:')"
-        )
+        meter.get_by_text("Full. Exclude").wait_for()
+        box = page.locator(".composer").bounding_box()
+        assert meter.bounding_box()["y"] >= box["y"] + box["height"], "the box once covered it"
     finally:
         app.engine.loaded = loaded
     page.evaluate("window.Foretoken.refresh()")
-    page.wait_for_function("document.querySelector('.meter-warning').textContent === ''")
+    meter.wait_for(state="detached")
 
 
 def check_replay(page, events, at: int) -> None:
@@ -276,8 +291,10 @@ def test_a_reply_is_replayed_round_by_round(page, app):
     timing = events[0].round.timing
     parts = page.locator(".replay .parts-names").inner_text()
     share = round(100 * timing.verify_s / timing.total_s)
-    assert f"verification {1000 * 2 * timing.verify_s:.0f} ms ({share}%)" in parts
+    assert f"verify {1000 * 2 * timing.verify_s:.0f} ms ({share}\u00a0%)" in parts
     assert page.locator(".replay .replay-charts svg").count() == 2
+    drawer = page.locator(".replay-drawer")
+    assert drawer.evaluate("(n) => n.scrollHeight - n.clientHeight") <= 1, "its charts were cut"
     assert "Accepted by position: 1: " in page.locator(
         ".replay .replay-charts svg"
     ).first.get_attribute("aria-label")

@@ -1,4 +1,4 @@
-"""The list of rounds by itself, of rounds made here: how much is drawn, how often, and what folds."""
+"""The list of rounds by itself, of rounds made here: how much is drawn, and what folds."""
 
 from __future__ import annotations
 
@@ -13,48 +13,62 @@ def page(same_page):
 
 
 LONG = """async (rounds) => {
-  const { RoundsView } = await import("/foretoken/app/ui/pages/chat/drawer/rounds.js");
-  const frame = () => new Promise(requestAnimationFrame);
+  const { Rounds, h, render } = await import(document.querySelector("script[src$='/app.js']").src);
+  const frames = async (n = 2) => { while (n--) await new Promise(requestAnimationFrame); };
   const root = document.createElement("aside");
   root.className = "rounds";
   root.style.cssText = "position: fixed; inset: 0 0 0 auto; width: 400px; height: 700px; z-index: 90";
   document.querySelector(".gradio-container").append(root);
-  const view = new RoundsView(root);
-  let draws = 0;
-  const draw = view.draw.bind(view);
-  view.draw = () => { draws += 1; draw(); };
-  await frame();
-  // Many packets between two frames, as 1,000 tokens a second and more would bring.
-  for (let from = 0; from < rounds.length; from += 10) view.add(rounds.slice(from, from + 10));
-  const before = draws;
-  await frame();
-  await frame();
+  const reply = { id: 1, rounds: [], stats: null, running: true };
+  const lit = [];
+  const onLight = (...tokens) => lit.push(tokens);
+  const draw = () => render(h(Rounds, { reply: { ...reply }, onLight }), root);
+  draw();
+  await frames();
   const nodes = () => root.querySelectorAll("*").length;
-  const found = { draws: draws - before, drawn: nodes() };
-  view.finish();
-  await frame();
+  const lanes = root.querySelector(".lanes");
+  // As 1,000 tokens a second and more would bring them.
+  let touched = 0;
+  const watcher = new MutationObserver((records) => (touched += records.length));
+  watcher.observe(root, { childList: true, subtree: true });
+  for (let from = 0; from < rounds.length; from += 50) {
+    reply.rounds.push(...rounds.slice(from, from + 50));
+    draw();
+    await frames(1);
+  }
+  await frames();
+  const found = { touched, drawn: nodes() };
+  watcher.disconnect();
+  reply.running = false;
+  draw();
+  await frames();
   const shown = [...root.querySelectorAll(".lane")].map((lane) => Number(lane.dataset.round));
   found.atEnd = Math.max(...shown);
   found.inOrder = shown.every((round, i) => !i || round > shown[i - 1]);
-  view.openAll();
-  await frame();
-  await frame();
+  root.querySelector("[data-action=words]").click();
+  await frames();
   found.opened = nodes();
-  view.lanes.scrollTop = view.lanes.scrollHeight / 2;
-  await frame();
-  await frame();
+  found.chips = root.querySelectorAll(".lane .chip").length;
+  lanes.scrollTop = lanes.scrollHeight / 2;
+  await frames();
   found.half = nodes();
-  view.lanes.scrollTop = 0;
-  await frame();
-  await frame();
+  lanes.scrollTop = 0;
+  await frames();
   found.first = root.querySelector(".lane").dataset.round;
-  view.drawer.open = true;
-  const { clock } = view.replay;
-  for (const share of [0.1, 0.9, 0.5, 1]) clock.seek(share * clock.duration);
-  await frame();
+  root.querySelector("summary").click();
+  await frames(4);
+  const range = root.querySelector(".scrubber");
+  const move = async (share) => {
+    range.value = share * range.max;
+    range.dispatchEvent(new Event("input", { bubbles: true }));
+    await frames();
+  };
+  for (const share of [0.1, 0.9, 0.5, 1]) await move(share);
   found.replay = nodes();
   found.tokens = root.querySelector("[data-figure=tokens] dd").textContent;
-  found.lit = view.lit;
+  found.litRound = root.querySelector(".lane.lit").dataset.round;
+  found.litTokens = lit.at(-1);
+  render(null, root);
   root.remove();
   return found;
 }"""
@@ -73,49 +87,63 @@ def long_reply(rounds: int) -> list[dict]:
     ]  # fmt: skip
 
 
-def test_ten_thousand_tokens_stay_few_nodes_and_packets_are_drawn_once_a_frame(page):
-    """What is in the page does not grow with the reply; a frame draws whatever came before it, once."""
+def test_ten_thousand_tokens_stay_few_nodes(page):
+    """What is in the page, and what a packet changes there, does not grow with the reply."""
     found = page.evaluate(LONG, long_reply(2500))
-    assert found["draws"] == 1
+    assert found["touched"] < 50 * 120, "50 packets of 50 rounds, of which a screen is drawn"
     assert found["atEnd"] == 2499  # it follows what is newest
     assert found["inOrder"]
     for name in ("drawn", "opened", "half", "replay"):
         assert found[name] < 1500, name
+    assert found["chips"] > 20
     assert found["first"] == "0"
-    assert found["tokens"] == "10000"
-    assert found["lit"] == 2499
+    assert found["tokens"] == "10,000"
+    assert found["litRound"] == "2499"
+    assert found["litTokens"] == [9996, 10000]
 
 
 FOLDED = """async (rounds) => {
-  const { RoundsView } = await import("/foretoken/app/ui/pages/chat/drawer/rounds.js");
+  const { Rounds, h, render } = await import(document.querySelector("script[src$='/app.js']").src);
+  const frames = async (n = 3) => { while (n--) await new Promise(requestAnimationFrame); };
   const root = document.createElement("aside");
+  root.style.height = "600px";
   document.querySelector(".gradio-container").append(root);
-  const view = new RoundsView(root);
-  for (const round of rounds) { view.add([round]); view.draw(); }
-  view.list.render();
-  const found = [...root.querySelectorAll(".lane")].map((lane) => [lane.dataset.rounds, lane.innerText]);
-  view.finish();
-  const told = rounds.map((_, i) => view.timeline.after(i + 1).why);
+  render(h(Rounds, { reply: { id: 1, rounds, stats: null, running: false } }), root);
+  await frames();
+  const found = [...root.querySelectorAll(".lane")].map((lane) => [
+    lane.dataset.rounds,
+    lane.innerText,
+    lane.querySelector(".row-head").ariaLabel,
+  ]);
+  root.querySelector("summary").click();
+  await frames();
+  const told = [root.querySelector(".replay-why").textContent];
+  for (let i = 1; i < rounds.length; i += 1) {
+    root.querySelector("[data-transport=before]").click();
+    await frames(1);
+    told.unshift(root.querySelector(".replay-why").textContent);
+  }
+  render(null, root);
   root.remove();
-  return [found, told, view.replay.pane.why.textContent];
+  return [found, told];
 }"""
 
 
 def test_rounds_without_a_draft_fold_into_one_row_with_the_reason(page):
-    pause = "drafting paused: needs 58% acceptance, expects 41%"
+    pause = "drafting paused: needs 58 % accepted, expecting 41 %"
     plain = {"d": [], "n": [" x", "b", 0.9, True], "k": "b2", "s": " x"}
     rounds = long_reply(1)
     rounds += [{**rounds[0], **plain, "i": 1, "g": 0, "w": [pause, 0]}]
     rounds += [{**rounds[0], **plain, "i": i, "g": 0} for i in range(2, 9)]
     rounds += [{**rounds[0], **plain, "i": 9, "g": 2}]  # a try for which nothing was found
-    rounds += [{**rounds[0], "i": 10, "w": ["drafting 4 tokens a round", 4]}]
+    rounds += [{**rounds[0], "i": 10, "w": ["drafting 4 tokens per round", 4]}]
     rounds += [{**rounds[0], "i": 11, "g": 15}]  # so deep nobody announced
-    found, told, last = page.evaluate(FOLDED, rounds)
-    assert [count for count, _ in found] == ["1", "8", "1", "1", "1"]
-    assert f"8 rounds without a draft: {pause}" in found[1][1]
-    assert "1 round without a draft: no guess was found, or none was sure enough" in found[2][1]
-    assert "drafting 4 tokens a round" in found[3][1]
-    # The replay says the same of each, and nothing of a depth that was not announced.
-    none = "no guess was found, or none was sure enough"
-    assert told == [None, *[pause] * 8, none, "drafting 4 tokens a round", None]
-    assert last == ""
+    found, told = page.evaluate(FOLDED, rounds)
+    assert [count for count, _, _ in found] == ["1", "8", "1", "1", "1"]
+    assert "8 rounds not drafted" in found[1][1] and pause not in found[1][1]
+    assert found[1][2] == f"8 rounds not drafted: {pause}"
+    assert found[2][2] == "1 round not drafted: no confident guess"
+    assert found[3][2].endswith(": drafting 4 tokens per round")
+    # The replay gives the same reasons, and none for a depth that was not announced.
+    none = "no confident guess"
+    assert told == ["", *[pause] * 8, none, "drafting 4 tokens per round", ""]

@@ -46,8 +46,7 @@ def scripts(browser: Any) -> Iterator[Any]:
 
 
 DRAW = """async ([text, marks]) => {
-  const { StreamingMarkdown } = await import("/app/ui/shared/text/streaming.js");
-  const { Marks } = await import("/app/ui/shared/text/marks.js");
+  const { StreamingMarkdown, Marks } = await import("/assets/ui/app.js");
   const node = document.createElement("div");
   new StreamingMarkdown(node).render(text, marks === null ? null : new Marks(marks));
   const found = [...node.querySelectorAll(".mark")]
@@ -92,6 +91,33 @@ def test_a_token_of_unknown_origin_is_not_marked_and_moves_the_next_ones(scripts
     assert drawn(scripts, tokens)["found"] == [[1, "mark accepted", "two"]]
 
 
+FOLLOW = """async () => {
+  const { Follow } = await import("/assets/ui/app.js");
+  const box = document.createElement("div"), inner = document.createElement("div");
+  box.style = "height: 200px; overflow: auto";
+  box.append(inner);
+  document.body.append(box);
+  const follow = new Follow(box);
+  const drawn = () => new Promise((over) => requestAnimationFrame(() => setTimeout(over)));
+  const seen = [];
+  for (const [height, up] of [[1000, 0], [700, 0], [1500, 0], [1500, 300], [2000, 0]]) {
+    inner.style.height = `${height}px`;
+    box.scrollTop -= up;
+    await drawn();
+    seen.push(follow.stuck);
+  }
+  const top = box.scrollTop;
+  box.remove();
+  return [seen, top];
+}"""
+
+
+def test_the_end_is_followed_until_the_reader_scrolls_up(scripts: Any) -> None:
+    """A turn with calls was left when its content grew before the event of an earlier scroll."""
+    stuck, top = scripts.evaluate(FOLLOW)
+    assert (stuck, top) == ([True, True, True, False, False], 1000)
+
+
 MARKDOWN = """# A *head* of `code`
 
 Plain & **bold *both*** ~~gone~~ \\* &amp; &#128512; 1 < 2 <b>x</b> [link](http://a.b) http://c.d
@@ -132,8 +158,7 @@ def test_marks_change_nothing_but_the_marks(scripts: Any) -> None:
 
 
 GROWN = """async ([texts, parts, marks]) => {
-  const { StreamingMarkdown } = await import("/app/ui/shared/text/streaming.js");
-  const { Marks } = await import("/app/ui/shared/text/marks.js");
+  const { StreamingMarkdown, Marks } = await import("/assets/ui/app.js");
   let seed = 7;
   const random = (n) => (seed = (seed * 1103515245 + 12345) % 2147483648) % n;
   for (let i = 0; i < 150; i += 1) {
@@ -188,6 +213,8 @@ PARTS += [
     "[link][a] ",
     "\n[a]: http://b.c\n",
     "<b>x</b> ",
+    "<your name> ",
+    "<section>\n",
     "---\n",
     '{\n"a": 1\n}\n',
     "漢😀 ",
@@ -202,8 +229,17 @@ def test_a_text_that_grew_looks_as_one_that_is_drawn_at_once(scripts: Any, marks
     assert scripts.evaluate(GROWN, [texts, PARTS, marks]) == []
 
 
+def test_tags_that_are_not_drawn_are_shown_as_written(scripts: Any) -> None:
+    """They vanished, and with a script all of its text."""
+    text = "Run git clone <url>, <b>now</b>.\n\n<script>\nstart()\n</script>\n\n<!-- later -->\n"
+    for marks in (None, " ".join(["a1"] * len(text))):
+        html = scripts.evaluate(DRAW, [text, marks])["html"]
+        for sign in ("&lt;url&gt;", "<b>", "&lt;script&gt;", "start()", "&lt;!-- later --&gt;"):
+            assert sign in html
+
+
 LONG = """async ([before, line, times]) => {
-  const { StreamingMarkdown } = await import("/app/ui/shared/text/streaming.js");
+  const { StreamingMarkdown } = await import("/assets/ui/app.js");
   const node = document.getElementById("here");
   node.replaceChildren();
   const shown = new StreamingMarkdown(node);
@@ -239,8 +275,7 @@ def test_a_long_reply_is_drawn_again_from_its_last_lines_on(
 
 
 PLACES = """async ([texts, bits]) => {
-  const { Marked } = await import("/assets/ui/vendor/marked/marked.esm.js");
-  const { place, source } = await import("/app/ui/shared/text/places.js");
+  const { Marked, place, source } = await import("/assets/ui/app.js");
   const marked = new Marked({ gfm: true, breaks: true });
   let seed = 5;
   const random = (n) => (seed = (seed * 1103515245 + 12345) % 2147483648) % n;
@@ -294,7 +329,7 @@ def test_a_place_always_holds_the_character_that_is_drawn(scripts: Any) -> None:
 
 
 REPLY = """async (events) => {
-  const { Reply } = await import("/app/ui/shared/reply.js");
+  const { Reply } = await import("/assets/ui/app.js");
   document.body.classList.add("show-marks");
   const node = document.createElement("div");
   const reply = new Reply(node);
@@ -336,19 +371,22 @@ def test_text_without_tokens_is_drawn_without_marks_and_lanes(scripts: Any) -> N
 
 
 LANES = """async (rounds) => {
-  const { RoundsView } = await import("/app/ui/pages/chat/drawer/rounds.js");
-  const root = document.getElementById("here");
-  root.replaceChildren();
-  const view = new RoundsView(root);
-  view.add(rounds);
-  view.draw();
-  view.openAll();
-  return [...root.querySelectorAll(".lane")].map((lane) => ({
+  const { Rounds, h, render } = await import("/assets/ui/app.js");
+  const root = document.createElement("aside");
+  document.body.append(root);
+  render(h(Rounds, { reply: { id: 1, rounds, stats: null, running: false } }), root);
+  await new Promise(requestAnimationFrame);
+  root.querySelector("[data-action=words]").click();
+  await new Promise(requestAnimationFrame);
+  const found = [...root.querySelectorAll(".lane")].map((lane) => ({
     chips: [...lane.querySelectorAll(".chip")]
-      .map((chip) => [chip.className.replace("chip ", ""), chip.told.text]),
+      .map((chip) => [chip.className.replace("chip ", ""), chip.textContent]),
     drafter: lane.querySelector(".drafter")?.textContent ?? null,
     places: lane.querySelectorAll(".place").length,
   }));
+  render(null, root);
+  root.remove();
+  return found;
 }"""
 
 
@@ -370,16 +408,18 @@ def test_every_fate_of_a_drafted_token_has_a_shape_of_its_own(scripts: Any) -> N
         ["accepted", "b"], ["rejected", "a"], ["correction", "!"], ["unseen", "c"],
     ]  # fmt: skip
     assert third["places"] == 2
-    assert [made["drafter"] for made in (first, second, third)] == [None, None, "medusa"]
+    assert [made["drafter"] for made in (first, second, third)] == [None, None, "Medusa heads"]
 
 
 def test_nothing_in_a_reply_becomes_markup_that_runs_or_loads(scripts: Any) -> None:
     hostile = (
         "<img src=x onerror=alert(1)> <script>window.hacked = 1</script> <b onclick='x()'>b</b> "
         "[l](javascript:alert(1)) `<i>` 1 < 2 <span data-leaf='0'>s</span>\n\n```\n<script>\n```\n"
+        "<img src='javascript:alert(1)' alt='<i>'> ![a cat](https://a.b/cat.png)"
     )
     for marks in (None, " ".join(["a1"] * len(hostile))):
         html = scripts.evaluate(DRAW, [hostile, marks])["html"].lower()
         for sign in ("<img", "<script", "onclick", "onerror", "javascript:"):
             assert sign not in html
+        assert 'href="https://a.b/cat.png"' in html and "image: a cat" in html  # not lost
     assert scripts.evaluate("window.hacked") is None

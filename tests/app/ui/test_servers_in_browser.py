@@ -9,7 +9,7 @@ from playwright.sync_api import expect
 
 from engine.loading.request import LoadRequest
 from engine.remote.engine import RemoteEngine
-from tests.app.ui.chatting import ask, open_pair, open_settings
+from tests.app.ui.chatting import ask, open_methods, open_settings
 from tests.app.ui.conftest import App, serving
 from tests.support.model_server import Played, playing, said, sse
 from tests.support.processes import free_port
@@ -27,7 +27,7 @@ WHOLE = sse(*said("Hello", " there"), {"choices": [], "timings": TIMINGS})
 
 @pytest.fixture(scope="module")
 def llama() -> Iterator[Played]:
-    """One that tells text and counts, and asks for a key."""
+    """One that tells text and counts, and needs a key."""
     models = ({"id": "qwen", "owned_by": "llamacpp", "meta": {"n_ctx": 4096}},)
     with playing(Played(models=models, key="secret", stream=WHOLE)) as played:
         yield played
@@ -60,7 +60,8 @@ def page(same_page):
 
 def servers(page):
     """The section of the Models page."""
-    page.get_by_role("link", name="Models", exact=True).click()
+    page.locator("nav").get_by_role("link", name="Models", exact=True).click()
+    page.click("#tab-models-servers")
     return page.locator(".ft-models .servers")
 
 
@@ -68,7 +69,7 @@ def ask_server(page, address: str, key: str = ""):
     section = servers(page)
     section.locator("input[name=address]").fill(address)
     section.locator("input[name=server-key]").fill(key)
-    section.get_by_role("button", name="Ask").click()
+    section.get_by_role("button", name="Find models").click()
     return section
 
 
@@ -94,24 +95,24 @@ def to_chat(page, title: str) -> None:
 
 def test_a_server_is_asked_then_chatted_with_and_shows_what_it_counts(page, llama: Played) -> None:
     section = ask_server(page, llama.url)
-    expect(section.locator(".ft-error")).to_contain_text("asks for a key")
+    expect(section.locator(".ft-error")).to_contain_text("needs a key")
     section = ask_server(page, llama.url, "secret")
     found = section.locator(".server-found")
-    expect(found).to_contain_text("llama-server answers at 127.0.0.1")
+    expect(found).to_contain_text("llama-server at 127.0.0.1")
     expect(found.locator("[data-model=qwen]")).to_contain_text("4,096 tokens of context")
     connect(page, llama)
     expect(page.locator(".ft-models .now")).not_to_contain_text("no draft")
-    expect(section).to_contain_text("the key is kept in")
-    expect(section.locator(".known-servers li.loaded")).to_contain_text("connected")
+    expect(section).to_contain_text("the key is stored in")
+    expect(section.locator(".known-servers li")).to_contain_text("connected")
     to_chat(page, "qwen on 127.0.0.1")
     ask(page, "Hi")
     reply = page.locator(".msg.assistant").last
     expect(reply.locator(".body")).to_have_text("Hello there")
     expect(reply.locator("[data-stat=tokens_per_s]")).to_contain_text("100")
-    reply.locator(".figures summary").click()
-    expect(reply.locator("[data-stat=acceptance_rate]")).to_contain_text("38%")
+    reply.get_by_role("button", name="More figures").click()
+    expect(reply.locator("[data-stat=acceptance_rate]")).to_contain_text("38 %")
     expect(reply.locator("[data-stat=mean_acceptance_length]")).to_have_count(0)
-    expect(page.locator(".lanes-empty")).to_contain_text("its engine shows none")
+    expect(page.locator(".lanes-empty")).to_contain_text("does not report rounds")
     assert page.locator(".totals div").count() == 0
 
 
@@ -119,15 +120,15 @@ def test_a_server_that_cannot_be_chatted_with_is_told_of(page) -> None:
     section = ask_server(page, f"http://127.0.0.1:{free_port()}")
     expect(section.locator(".ft-error")).to_contain_text("Nothing answers at")
     for played, told in (
-        (Played(found={"/v1/models": "<html></html>"}), "is not OpenAI's protocol"),
-        (Played(models=()), "lists no models"),
+        (Played(found={"/v1/models": "<html></html>"}), "does not speak OpenAI's protocol"),
+        (Played(models=()), "No models found there"),
         (Played(found={"/v1/models": (429, {"Retry-After": "3600"}, BUSY)}), "in 3600 s"),
     ):
         with playing(played):
             expect(ask_server(page, played.url).locator(".ft-error")).to_contain_text(told)
     with playing(Played()) as played:
         found = ask_server(page, f"{played.url}#large").locator(".server-found")
-        expect(found.locator(".ft-error")).to_contain_text('no model "large"')
+        expect(found.locator(".ft-error")).to_contain_text('No model "large"')
         expect(found.locator("[data-model=small]")).to_be_visible()
 
 
@@ -136,11 +137,9 @@ def test_what_it_cannot_do_cannot_be_chosen(page) -> None:
     open_settings(page)
     expect(page.locator("#depth input[type=number]")).to_be_disabled()
     assert page.locator("#controller option").all_inner_texts() == ["auto"]
-    assert page.locator(".preset").count() == 2
-    popover = open_pair(page)
-    assert not popover.locator("#quantization:visible, #kv-cache:visible").count()  # no questions
-    expect(popover.locator("#load-pair")).to_have_text("Connect")
-    expect(popover.locator(".method")).to_contain_text("the server drafts as it was started")
+    assert page.locator(".segment").count() == 2
+    popover = open_methods(page)
+    expect(popover.locator(".method")).to_contain_text("as configured on the server")
     page.keyboard.press("Escape")
     page.get_by_role("tab", name="Rounds").click()
 
@@ -149,9 +148,9 @@ def test_what_it_cannot_do_cannot_be_chosen(page) -> None:
 def test_a_reply_that_breaks_off_stays_in_the_chat(page, llama: Played) -> None:
     reply = page.locator(".msg.assistant").last
     for stream, told in (
-        (HALF, "ended the reply in the middle"),
-        ([*HALF, b"data: {oops\n\n"], "is not OpenAI's protocol"),
-        ([*HALF, None], "broke in the middle of the reply"),
+        (HALF, "was lost during the reply"),
+        ([*HALF, b"data: {oops\n\n"], "does not speak OpenAI's protocol"),
+        ([*HALF, None], "was lost during the reply"),
     ):
         llama.stream = stream
         ask(page, "Hi", status="failed")
@@ -159,9 +158,9 @@ def test_a_reply_that_breaks_off_stays_in_the_chat(page, llama: Played) -> None:
         expect(reply.locator(".body")).to_have_text("Half")
     llama.stream = WHOLE
     for refusal, told in (
-        ((429, {"Retry-After": "3600"}, BUSY), "Try again in 3600 s, as it asks"),
-        ((503, {"Retry-After": "60"}, BUSY), "Try again in 60 s, as it asks"),
-        ((401, {}, BUSY), "does not accept the key"),
+        ((429, {"Retry-After": "3600"}, BUSY), "Try again in 3600 s"),
+        ((503, {"Retry-After": "60"}, BUSY), "Try again in 60 s"),
+        ((401, {}, BUSY), "rejected the key"),
     ):
         llama.refusals.append(refusal)
         ask(page, "Hi", status="failed")
@@ -180,9 +179,7 @@ def test_another_foretokens_rounds_are_seen_as_if_they_were_here(page, far: Far)
     expect(reply.locator(".body")).to_have_text(REPLIES["plain"])
     reply.locator("[data-action=rounds]").click()
     expect(page.locator(".lane").first).to_be_visible()
-    reply.locator(".figures summary").click()
-    expect(reply.locator("[data-stat=mean_acceptance_length]")).to_be_visible()
-    popover = open_pair(page)
+    popover = open_methods(page)
     expect(popover.locator("[data-method=ngram] input")).to_be_enabled()
     page.keyboard.press("Escape")
 
@@ -190,5 +187,5 @@ def test_another_foretokens_rounds_are_seen_as_if_they_were_here(page, far: Far)
 @pytest.mark.usefixtures("connected")
 def test_a_server_is_forgotten(page) -> None:
     section = servers(page)
-    section.get_by_role("button", name="Forget qwen").click()
+    section.get_by_role("button", name="Remove qwen").click()
     expect(section.locator(".known-servers")).not_to_contain_text("qwen")

@@ -18,7 +18,7 @@ OWN_APP = True
 @pytest.fixture
 def page(same_page):
     same_page.get_by_role("link", name="Settings").click()
-    same_page.wait_for_selector("[data-place=data] .place-size")
+    same_page.wait_for_selector("[data-place=data] code")
     return same_page
 
 
@@ -44,9 +44,9 @@ def test_day_and_night_are_chosen_or_left_to_the_system(page):
     def dark() -> bool:
         return page.evaluate("document.body.classList.contains('dark')")
 
-    look = part(page, "look")
+    look = part(page, "theme")
     page.emulate_media(color_scheme="dark")
-    assert look.get_by_label("As the system").is_checked()
+    assert look.get_by_label("System").is_checked()
     page.wait_for_function("document.body.classList.contains('dark')")
     page.emulate_media(color_scheme="light")
     page.wait_for_function("!document.body.classList.contains('dark')")
@@ -55,7 +55,7 @@ def test_day_and_night_are_chosen_or_left_to_the_system(page):
     page.click(".theme-toggle")
     assert not dark()
     assert look.get_by_label("Light").is_checked()
-    look.get_by_label("As the system").check()
+    look.get_by_label("System").check()
     page.emulate_media(color_scheme="dark")
     page.wait_for_function("document.body.classList.contains('dark')")
     page.emulate_media(color_scheme="light")
@@ -65,17 +65,17 @@ def test_what_computes_is_kept_and_the_pair_is_loaded_again_by_it(page, app):
     computing = part(page, "computing")
     again = computing.locator(".reload")
     assert again.is_hidden()
-    page.select_option("#own-threads select", "1")
-    again.filter(has_text="still computes as it was loaded").wait_for()
+    page.select_option("[data-part=computing] [name=threads]", "1")
+    again.filter(has_text="Reload").wait_for()
     assert kept(app)["threads"] == 1
     again.get_by_role("button").click()
     again.wait_for(state="hidden")
     assert app.engine.loaded.request.threads == 1
-    page.locator("#own-native input").uncheck()
+    page.locator("[data-part=computing] [name=native]").uncheck()
     again.wait_for()
-    page.locator("#own-native input").check()
+    page.locator("[data-part=computing] [name=native]").check()
     again.wait_for(state="hidden")
-    page.select_option("#own-threads select", "")
+    page.select_option("[data-part=computing] [name=threads]", "")
     again.wait_for()
     again.get_by_role("button").click()
     again.wait_for(state="hidden")
@@ -85,7 +85,7 @@ def test_what_computes_is_kept_and_the_pair_is_loaded_again_by_it(page, app):
 
 def test_what_the_app_begins_with_can_be_what_is_loaded_or_was_last(page, app):
     before = app.engine.loaded
-    select = page.locator("#own-start select")
+    select = page.locator("[data-part=computing] [name=start]")
     assert select.locator("option").first.inner_text().startswith("Pip")
     assert select.input_value() == "last"  # unless people choose
     for chosen in ("pip", "last"):
@@ -101,32 +101,11 @@ def test_what_the_command_line_fixed_says_so(page, app):
     try:
         page.get_by_role("link", name="Chat", exact=True).click()
         page.get_by_role("link", name="Settings").click()
-        page.get_by_text("Fixed by --threads on the command line").wait_for()
-        assert page.locator("#own-threads select").is_disabled()
-        assert page.locator("#own-device select").is_enabled()
+        page.get_by_text("Set by --threads on the command line").wait_for()
+        assert page.locator("[data-part=computing] [name=threads]").is_disabled()
+        assert page.locator("[data-part=computing] [name=device]").is_enabled()
     finally:
         runtime.fixed = frozenset()
-
-
-def test_defaults_of_chats_are_those_beside_each_chat(page):
-    chats = part(page, "chats")
-    chats.locator("[data-preset=fixed]").click()
-    page.wait_for_selector("#own-settings [data-preset=fixed][aria-pressed=true]")
-    page.select_option("#own-method select", "ngram")
-    page.wait_for_function("document.querySelector('#own-method .hint').textContent !== ''")
-    page.get_by_role("link", name="Chat", exact=True).click()
-    page.wait_for_selector(".badge-label:has-text('ngram')")
-    page.get_by_role("tab", name="Settings").click()
-    page.wait_for_selector("#settings #temperature", state="attached")
-    page.wait_for_function("document.querySelector('#field-temperature').value === '0'")
-    page.click("#defaults")
-    page.get_by_role("link", name="Settings").click()
-    page.wait_for_function("document.querySelector('#own-temperature input').value === '0.7'")
-    page.wait_for_function("document.querySelector('#own-method select').value === 'draft'")
-    ids = page.evaluate("[...document.querySelectorAll('[id]')].map((node) => node.id)")
-    assert [each for each in ids if ids.count(each) > 1] == []
-    page.get_by_role("link", name="Chat", exact=True).click()
-    page.get_by_role("tab", name="Rounds").click()
 
 
 @pytest.mark.skipif(
@@ -135,7 +114,7 @@ def test_defaults_of_chats_are_those_beside_each_chat(page):
 def test_folders_are_opened_copied_and_measured(page, app, tmp_path, monkeypatch):
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     data = page.locator("[data-place=data]")
-    assert data.locator(".place-path").inner_text() == str(app.data_dir)
+    assert data.locator("code").inner_text() == str(app.data_dir)
     data.get_by_role("button", name="Copy the path").click()
     assert page.evaluate("navigator.clipboard.readText()") == str(app.data_dir)
     manager = tmp_path / "xdg-open"
@@ -151,7 +130,11 @@ def test_folders_are_opened_copied_and_measured(page, app, tmp_path, monkeypatch
     monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
     data.get_by_role("button", name="Open").click()
     page.locator("#settings-page .ft-error", has_text="No file manager").wait_for()
-    page.get_by_role("link", name="See and delete downloads").click()
+    page.set_viewport_size({"width": 390, "height": 844})
+    for path in page.locator(".places code").all():
+        assert path.bounding_box()["width"] > 300, "it was a letter wide"
+    page.set_viewport_size({"width": 1280, "height": 900})
+    page.get_by_role("link", name="Manage downloads").click()
     page.locator("#models-page").wait_for()
 
 
@@ -160,16 +143,16 @@ def test_everything_asked_is_forgotten_after_a_question(page, app):
     ask(page, "Where is the treasure?")
     page.fill(".composer textarea", "Under the oak?")
     page.get_by_role("link", name="Settings").click()
-    forget = part(page, "forget")
+    forget = part(page, "history")
     forget.get_by_text("1 chat").first.wait_for()
     forget.locator("[data-act=forget]").click()
-    assert page.evaluate("document.activeElement.textContent") == "Keep it"
+    assert page.evaluate("document.activeElement.textContent") == "Cancel"
     page.keyboard.press("Enter")
     forget.locator("[data-act=forget]").click()
     forget.locator("[data-act=forget-sure]").click()
-    forget.get_by_text("Everything that was asked is forgotten").wait_for()
+    forget.get_by_text("Chat history deleted").wait_for()
     forget.get_by_text("0 chats").wait_for()
-    forget.get_by_role("button", name="Load it again now").click()
+    forget.get_by_role("button", name="Reload now").click()
     with app.store() as store:
         assert store.chats() == ()
     for file in app.data_dir.glob("chats.db*"):
@@ -189,5 +172,5 @@ def test_diagnostics_are_read_before_they_are_copied(page, app):
     copied = page.evaluate("navigator.clipboard.readText()")
     assert "instructions: " in copied
     assert f"loaded: {app.engine.loaded.name}" in copied
-    diagnostics.locator("summary").click()
+    diagnostics.locator("[data-act=show-diagnostics]").click()
     assert diagnostics.locator(".report").inner_text().startswith("Foretoken")

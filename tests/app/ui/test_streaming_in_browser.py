@@ -70,7 +70,7 @@ def watch_lanes(page) -> str:
           window.drawn = [];
           window.watcher?.disconnect();
           window.watcher = new MutationObserver(() => window.drawn.push(performance.now()));
-          window.watcher.observe(document.querySelector('.lanes ol'), {childList: true});
+          window.watcher.observe(document.querySelector('.rounds'), {childList: true, subtree: true});
         }"""
     )
     return "window.drawn"

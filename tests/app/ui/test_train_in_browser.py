@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.app.ui.chatting import go
 from tests.app.ui.runs import NAME, write_log, write_run
 from tests.support.fake_engine import CAPABILITIES
 from tests.support.places import PIP
@@ -23,8 +24,8 @@ def _no_runs(app):
 
 
 def opened(page) -> None:
-    page.get_by_role("link", name="Train", exact=True).click()
-    page.wait_for_selector(".train-body > *")
+    go(page, "train")
+    page.wait_for_selector(".ft-train .ft-panel")
 
 
 def test_a_training_is_started_stopped_kept_over_a_reload_and_discarded(page, app, tmp_path):
@@ -40,16 +41,15 @@ def test_a_training_is_started_stopped_kept_over_a_reload_and_discarded(page, ap
     page.fill(".ft-train [name=file]", str(file))
     page.click("#train-page [data-act=start]")
     page.wait_for_selector(".run-state.running")
-    assert "from prompts.jsonl" in page.inner_text("[data-run] header")
+    assert "From prompts.jsonl" in page.inner_text("[data-run] header")
     page.click("#train-page [data-act=stop]")
     page.wait_for_selector(".run-state.stopped", timeout=120_000)
     page.reload()
-    page.wait_for_selector("body[data-controls=ready]")
     opened(page)
     page.wait_for_selector(".run-state.stopped")
     assert page.is_visible("[data-act=resume]")
     page.click("[data-act=discard]")
-    page.click("[data-act=discard].sure")
+    page.click("[data-act=discard].danger")
     page.wait_for_selector("#train-page [data-act=start]")
     assert not (app.data_dir / "training" / NAME).exists()
 
@@ -59,20 +59,33 @@ def test_a_running_one_shows_its_figures(page, app):
         app.data_dir, running=True, phase="recording", done=12, of=40, seconds_left=90
     )
     opened(page)
-    page.wait_for_selector(".caption:has-text('12 of 40 replies, 1 min 30 s left')")
+    page.wait_for_selector(".caption:has-text('12 answers recorded, 1 min 30 s left')")
+    shown = float(page.get_attribute("[data-run] progress", "value"))
+    assert shown == 1 - 90 / (8 * 60), "of 12,000 prompts the bar showed 3"
     write_log(folder, 30)
     told = {"phase": "learning", "share": 0.31, "seconds_left": 330}
     (folder / "progress.json").write_text(json.dumps(told))
-    page.wait_for_selector(".caption:has-text('31%, 5 min 30 s left')")
+    page.wait_for_selector(".caption:has-text('31 %, 5 min 30 s left')")
     assert page.get_attribute("[data-run] progress", "value") == "0.31"
     assert page.locator(".run-charts .chart").count() == 2
     assert "1.73" in page.inner_text(".run-charts figure:nth-child(2)")
-    assert "23%" in page.inner_text(".positions")
-    for share, step in ((0.4, "Learn"), (1.0, "Measure")):
-        told = {"phase": "measuring", "share": share}
+    assert "23\xa0%" in page.inner_text(".positions")
+    measured = {"done": 24, "of": 96, "seconds_left": 60}
+    for share, value, step in ((0.4, 0.4, "Train"), (1.0, 0.25, "Measure")):
+        told = {"phase": "measuring", "share": share, **measured}
         (folder / "progress.json").write_text(json.dumps(told))
-        page.wait_for_selector(f"[data-run] progress[value='{share:g}']")
+        page.wait_for_selector(f"[data-run] progress[value='{value:g}']")
         assert page.inner_text(".steps [aria-current=step]") == step
+    assert "24 of 96 answers, 1 min 00 s left" in page.inner_text("[data-run] .caption")
+    (folder / "medusa.jsonl").unlink()  # too short to log a loss
+    page.wait_for_function("!document.querySelector('.run-charts')")
+    stopped = json.dumps({**told, "phase": "stopped"})
+    (folder / "progress.json").write_text(stopped)
+    current = app.data_dir / "training" / "current.json"
+    current.write_text(json.dumps({**json.loads(current.read_text()), "process": None}))
+    page.wait_for_selector(".run-state.stopped")
+    assert page.inner_text(".steps .current") == "Measure", "it went back to Train"
+    assert "while its acceptance was measured" in page.inner_text("[data-run]")
 
 
 def test_a_failed_one_says_why_and_can_be_tried_again(page, app):
@@ -99,19 +112,19 @@ def test_a_done_one_is_loaded_raced_and_makes_room_for_another(page, app, monkey
     before = app.engine.loaded
     opened(page)
     page.wait_for_selector(".run-state.done")
-    assert "1.73 tokens for each pass" in page.inner_text(".run-end")
+    assert "1.73 tokens per round" in page.inner_text(".run-end")
     assert str(drafter) in page.inner_text(".run-end")
     page.click("[data-act=load]")
     page.wait_for_selector(".loaded-next")
     assert app.engine.loaded.name == "Pip + medusa 1"
-    page.click("text=Race it against what there was")
+    page.click("text=Compare with before")
     page.wait_for_url("**/race")
     page.wait_for_selector(".race-form [data-act=start]:visible")
-    chosen = [page.input_value(f"[name={side}-method]") for side in ("rival", "base")]
-    assert chosen == ["medusa", "draft"], "what was trained, and the draft that there was"
+    page.wait_for_function("document.querySelector('[name=rival-method]').value === 'medusa'")
+    assert page.input_value("[name=base-method]") == "draft", "the draft that there was"
     page.go_back()
     page.click(".loaded-next >> text=Chat with it")
-    page.wait_for_selector(".badge:has-text('medusa, auto')")
+    page.wait_for_selector(".badge:has-text('Medusa heads, auto')")
     page.go_back()
     page.click("[data-act=another]")
     page.wait_for_selector("#train-page [data-act=start]")

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from app.settings.defaults import Defaults
-from tests.app.ui.chatting import ask
+from tests.app.ui.chatting import ask, go
 
 pytestmark = [pytest.mark.browser, pytest.mark.filterwarnings("default")]
 OWN_APP = True
@@ -16,7 +16,7 @@ OWN_APP = True
 
 @pytest.fixture
 def page(same_page):
-    same_page.get_by_role("link", name="Tune", exact=True).click()
+    go(same_page, "tune")
     same_page.wait_for_selector(".ft-tune [data-act=start]:enabled")
     return same_page
 
@@ -34,19 +34,26 @@ def test_a_sweep_is_mapped_kept_exported_and_outlives_a_reload(page, app):
     app.engine.seconds_a_round = 0.0005
     only(page, "draft", 4)
     page.click(".ft-tune [data-act=start]")
-    page.wait_for_selector(".tune-now:has-text('replies')")
+    page.wait_for_selector(".ft-tune .under-way:has-text('replies')")
     page.wait_for_selector(".heatmap [data-kind=chat]")
-    page.wait_for_selector(".ft-tune [data-act=use]:visible")
+    leads = page.inner_text(".tune-result")
+    assert "so far" not in leads or not re.search(r"\dx", leads), "a figure before the verdict"
+    page.wait_for_selector(".ft-tune [data-act=use]")
+    over_all = page.locator(".heatmap [data-kind=all]").all_inner_texts()
+    assert over_all == sorted(over_all, key=lambda told: -float(told.split("x")[0]))
     assert page.locator(".heatmap tbody tr").count() == 2
     assert page.locator(".heatmap .best").count() >= 5
-    use = page.locator(".ft-tune [data-act=use]")
-    assert ("primary" in use.get_attribute("class")) == ("depth 4" in use.inner_text())
-    assert re.fullmatch(
-        r"Use draft, (auto|depth 4): about \d\.\d×", page.inner_text(".ft-tune [data-act=use]")
+    assert re.search(r"\dx – \d", page.inner_text(".heatmap [data-kind=all]")), "its spread"
+    verdict = page.inner_text(".tune-result .verdict")
+    won = re.fullmatch(
+        r"Draft model, (auto|depth 4) is about [\d.]+x faster than no drafting \(5 of 5 runs\)\.",
+        verdict,
     )
-    assert "times as fast as plain (5 of 5 runs)." in page.inner_text(".tune-verdict")
-    page.click(".ft-tune [data-act=use]")
-    page.wait_for_selector(".tune-kept:has-text('Kept: draft')")
+    assert won is not None
+    use = page.locator(".ft-tune [data-act=use]")  # the present default is auto
+    assert ("primary" in use.get_attribute("class")) == (won[1] == "depth 4")
+    use.click()
+    page.wait_for_selector(".tune-told:text-is('Saved as the default.')")
     kept = Defaults(app.data_dir).of(app.engine.loaded)
     assert kept is not None and kept.winner.proposer == "draft"
     with page.expect_download() as downloading:
@@ -54,26 +61,25 @@ def test_a_sweep_is_mapped_kept_exported_and_outlives_a_reload(page, app):
     value = json.loads(downloading.value.path().read_text())
     assert value["winners"]["all"]["proposer"] == "draft"
     page.reload()
-    page.wait_for_selector("body[data-controls=ready]")
-    page.get_by_role("link", name="Tune", exact=True).click()
-    page.wait_for_selector(".ft-tune [data-act=use]:visible")
+    go(page, "tune")
+    page.wait_for_selector(".ft-tune [data-act=use]")
     assert page.locator(".heatmap tbody tr").count() == 2
-    assert "The default of this pair is draft" in page.inner_text(".ft-tune form")
+    assert "Default for this model: Draft model" in page.inner_text(".ft-tune form")
     page.click(".ft-tune [data-act=forget]")
-    page.wait_for_selector(".ft-tune form:has-text('no measured default any more')")
+    page.wait_for_selector(".ft-tune form:has-text('has no measured default')")
     assert Defaults(app.data_dir).of(app.engine.loaded) is None
 
 
 def test_how_long_it_takes_is_said_before_the_start_once_a_reply_told_the_speed(page):
     page.get_by_role("link", name="Chat", exact=True).click()
     ask(page, "100 tokens")
-    page.get_by_role("link", name="Tune", exact=True).click()
-    start = page.locator(".ft-tune [data-act=start]:has-text('Find the fastest (about')")
+    go(page, "tune")
+    start = page.locator(".ft-tune [data-act=start]:has-text('Find the fastest · about')")
     start.wait_for()
     quick = start.inner_text()
     if page.locator(".ft-tune form details:not([open])").count():
         page.click(".ft-tune form summary")
-    page.locator(".ft-tune [value=thorough]").check()
+    page.locator(".ft-tune [name=effort]").select_option("thorough")
     page.wait_for_function(
         "told => document.querySelector('.ft-tune [data-act=start]').textContent !== told",
         arg=quick,
@@ -84,13 +90,13 @@ def test_it_can_be_stopped_and_mistakes_are_told_there(page, app):
     app.engine.seconds_a_round = 0.02
     only(page, "draft", 4)
     page.click(".ft-tune [data-act=start]")
-    page.wait_for_selector(".tune-now:has-text('replies')")
-    page.get_by_role("link", name="Race", exact=True).click()
+    page.wait_for_selector(".ft-tune .under-way:has-text('replies')")
+    go(page, "race")
     page.click(".race-form [data-act=start]")
-    page.wait_for_selector(".ft-race .ft-error:has-text('being measured already')")
-    page.get_by_role("link", name="Tune", exact=True).click()
+    page.wait_for_selector(".ft-race .ft-error:has-text('Another measurement is running')")
+    go(page, "tune")
     page.click(".ft-tune [data-act=stop]")
-    page.wait_for_selector(".ft-tune .ft-error:has-text('Stopped before the first prompt')")
-    page.locator(".ft-tune [name=method][value=draft]").uncheck()
+    page.wait_for_selector(".ft-tune .ft-error:has-text('Stopped before any result')")
+    page.locator(".ft-tune input[value=draft]").uncheck()
     page.click(".ft-tune [data-act=start]")
     page.wait_for_selector(".ft-tune .ft-error:has-text('at least one method')")

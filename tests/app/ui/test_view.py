@@ -79,7 +79,7 @@ def test_a_round_carries_chips_marks_and_text():
         "d": [[" a", "a", 0.25, 0.75], [" b", "r", 0.25, 0.75], [" c", "u", 0.25, 0.75]],
         "n": [" d", "c", 0.5, True],
         "k": "a2 c2",
-        "o": "draft",
+        "o": "Draft model",
         "s": " a d",
         "g": 4,
         "c": [0.01, 0.02, 0.04],

@@ -27,7 +27,7 @@ def test_where_no_etcd_answers_it_is_said_at_once_and_one_that_does_is_enough() 
     nobody = f"http://127.0.0.1:{free_port()}"
     for wrong in (nobody, "etcd.invalid", "http://[::1", f"127.0.0.1:99999,{nobody}"):
         os.environ["ETCD_ENDPOINTS"] = wrong
-        with pytest.raises(ForetokenError, match="Start etcd, or say in ETCD_ENDPOINTS") as told:
+        with pytest.raises(ForetokenError, match="Start etcd, or set ETCD_ENDPOINTS") as told:
             settle("etcd")
         assert wrong in str(told.value)
     with socket.create_server(("127.0.0.1", 0)) as there:

@@ -17,6 +17,8 @@ from engine.decoding.text.codec import TextCodec
 from engine.errors import ForetokenError
 from engine.events import Failed, Finished, FinishReason, Started
 from engine.local.engine import LocalEngine
+from engine.remote.reading import Reading
+from engine.remote.reply_usage import counted
 from engine.reply import ReplyState
 from engine.request import Request, Speculation
 from engine.values.messages import Message
@@ -51,6 +53,11 @@ def test_chunks_joined_are_the_reply() -> None:
     assert last["completion_usage"]["completion_tokens"] == 24
     assert last["completion_usage"]["prompt_tokens"] == len(prompt)
     assert last["engine_data"]["timings"]["draft_n"] == reply.statistics.drafted > 0
+    read = Reading()
+    read.add({"choices": [], "nvext": {"engine_data": last["engine_data"]}})
+    through = counted(read)
+    assert through.rounds == reply.statistics.rounds > 0
+    assert through.accepted_at == reply.statistics.accepted_at
     for chunk in told[:-1]:
         assert len(chunk["log_probs"]) == len(chunk["top_logprobs"]) == len(chunk["token_ids"])
         for p, likely, token in zip(

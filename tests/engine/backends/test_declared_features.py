@@ -44,6 +44,7 @@ from engine.models.architecture import (
     features,
 )
 from engine.models.base import ModelInfo
+from engine.models.prompt_content import ContentRows, PromptContent
 from engine.models.tensor_shapes import Names
 from tests.support.random_tensors import (
     ARCHITECTURE,
@@ -88,6 +89,9 @@ EXAMPLES: dict[str, Architecture] = {
     ),
     "layers.mixer.rope.interleaved": mixing(
         replace(ATTENTION, rope=replace(ATTENTION.rope, interleaved=True))
+    ),
+    "layers.mixer.rope.axes": mixing(
+        replace(ATTENTION, rope=replace(ATTENTION.rope, axes=(0, 1, 2, 1)))
     ),
     "layers.mixer.window": mixing(replace(PLAIN, window=2)),
     "layers.mixer.qkv_bias": mixing(replace(PLAIN, qkv_bias=True)),
@@ -148,6 +152,7 @@ EXAMPLES: dict[str, Architecture] = {
 WITHOUT = {
     "layers.mixer.rope.magnitude": ROTATED,
     "layers.mixer.rope.interleaved": ROTATED,
+    "layers.mixer.rope.axes": ROTATED,
     "layers.mixer.qk_norm_across_heads": NORMED,
     "layers.mixer.qk_norm_after_rope": NORMED,
     "layers.mixer.tiled": mixing(DELTA),
@@ -179,7 +184,11 @@ class Executor:
             model = self.make(architecture, weights)
         except (AssertionError, KeyError, ModelError, TypeError):
             return None
-        return model.forward(TEXT, model.new_state(len(TEXT)), last=len(TEXT))
+        state = model.new_state(len(TEXT))
+        if any(each.rope is not None for each in architecture.attentions):
+            rows = torch.randn(4, architecture.hidden, generator=torch.Generator().manual_seed(1))
+            state.content = PromptContent((ContentRows(2, (2, 2), rows),))
+        return model.forward(TEXT, state, last=len(TEXT))
 
 
 def make_torch(architecture: Architecture, weights: str) -> TorchDecoder:

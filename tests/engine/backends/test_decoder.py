@@ -234,7 +234,9 @@ def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 def test_1_to_16_rows_give_the_bits_of_single_rows(model: Model) -> None:
     """Across the border of a KV block, and of what a window leaves in sight."""
-    for start in (250, 272):
+    assert isinstance(model, TorchDecoder)
+    windows = [getattr(spec.mixer, "window", None) for spec in model.architecture.layers]
+    for start in (250, 272) if any(windows) else (250,):
         check_rows(model, tokens(start + 16), start)
 
 

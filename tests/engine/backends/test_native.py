@@ -408,7 +408,7 @@ def test_a_step_that_is_not_row_independent_is_not_used(
     model = load_model(PIP / "draft", quantization="fp32")
     assert isinstance(model, TorchDecoder) and not model.info.compiled
     assert model.info.quantization == "fp32"
-    assert "It is not used" in caplog.text
+    assert "They are not used" in caplog.text
 
 
 def test_turned_off_the_model_is_interpreted() -> None:

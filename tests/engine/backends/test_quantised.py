@@ -257,7 +257,7 @@ def test_what_a_processor_lacks_is_told(tmp_path: Path, monkeypatch: pytest.Monk
     assert quantization_note("fp32", checkpoint, CPU) is None
     monkeypatch.setattr(build, "ready", lambda *_: None)
     assert "int8 is faster" in (quantization_note("nf4", checkpoint, CPU) or "")
-    for levels, words in ((127, ""), (63, "lacks VNNI"), (None, "int8 is slow here")):
+    for levels, words in ((127, ""), (63, "lacks VNNI"), (None, "int8 is slow")):
         monkeypatch.setattr(int8_linear, "exact_levels", lambda width, levels=levels: levels)
         assert words in (quantization_note("int8", checkpoint, CPU) or "")
 
@@ -329,7 +329,9 @@ def sharded(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="VmHWM is Linux's")
-@pytest.mark.parametrize("kind", ["int8", Q4])  # NF4 comes part by part as int8 does
+@pytest.mark.parametrize(
+    "kind", [pytest.param("int8", marks=pytest.mark.exhaustive), Q4]
+)  # NF4 as int8
 @pytest.mark.usefixtures("library")
 def test_loading_never_holds_the_float_model(kind: str, sharded: Path, tmp_path: Path) -> None:
     """The issue's bound is 1.2 x the quantised size + 1 GB for the whole process.

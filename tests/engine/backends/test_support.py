@@ -123,10 +123,10 @@ def test_blocks_of_a_gguf_file_are_refused_until_a_backend_lists_their_format(
 ) -> None:
     assert native.why_not(PLAIN, "stored", library, {"q4_k", "iq2_s"}) is None
     reason = native.why_not(PLAIN, "stored", library, {"q4_k", "q9_k"})
-    assert reason == "The compiled step cannot take blocks of Q9_K."
+    assert reason == "The compiled kernels cannot compute with Q9_K blocks."
     assert native.why_not(PLAIN, "int8", library, {"q9_k"}) is None  # they are widened before
     for why_not in (eager.SUPPORT.why_not, cuda.why_not):
-        assert "cannot take weights in stored" in (why_not(PLAIN, "stored") or "")
+        assert "cannot compute with stored weights" in (why_not(PLAIN, "stored") or "")
 
 
 def test_a_heads_layers_have_what_heads_compute() -> None:

@@ -109,7 +109,7 @@ def test_other_words_are_counted_and_said(monkeypatch: pytest.MonkeyPatch) -> No
     result = swept(monkeypatch, machine, sweep.Plan(TWO))
     assert (of(result, TWO[0]).divergences, of(result, TWO[1]).divergences) == (0, 2)
     assert result.divergences == 2
-    assert "2 of 4 prompts were answered in other words: a bug" in sweep_report.divergences(result)
+    assert "2 of 4 prompts gave other text. This is a bug" in sweep_report.divergences(result)
     machine.words.clear()
     sentence = sweep_report.divergences(swept(monkeypatch, machine, sweep.Plan(TWO)))
     assert "4 answers at temperature 0, all equal" in sentence and "0 divergences" in sentence
@@ -121,7 +121,7 @@ def test_rejection_promises_no_words(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = sweep.Plan(TWO, (1.0,), AcceptanceRule.REJECTION)
     result = swept(monkeypatch, machine, plan)
     assert {row.divergences for row in result.rows} == {None}
-    assert "promises the target's distribution" in sweep_report.divergences(result)
+    assert "keeps the target's distribution" in sweep_report.divergences(result)
 
 
 def test_words_that_change_from_repeat_to_repeat_are_an_error(
@@ -134,7 +134,7 @@ def test_words_that_change_from_repeat_to_repeat_are_an_error(
         return replace(given(*asked), tokens=((len(machine.asked),),))
 
     monkeypatch.setattr(machine, "answer", forgetful)
-    with pytest.raises(ForetokenError, match="different words"):
+    with pytest.raises(ForetokenError, match="different text"):
         swept(monkeypatch, machine, sweep.Plan(TWO))
 
 
@@ -155,7 +155,7 @@ def test_under_rejection_an_automatic_depth_may_give_other_words_each_time(
     assert of(swept(monkeypatch, machine, plan), auto).divergences is None
     for changed in (Control.FIXED, Control.OFF):
         changing.append(changed)
-        with pytest.raises(ForetokenError, match="different words"):
+        with pytest.raises(ForetokenError, match="different text"):
             swept(monkeypatch, machine, plan)
 
 
@@ -167,7 +167,7 @@ def test_prompts_that_are_too_long_are_left_out_and_counted(
     assert result.left_out == {"rag": 2}
     assert "rag" not in result.kinds
     assert "rag 2" in sweep_report.left_out(result)
-    with pytest.raises(ForetokenError, match="nothing can be measured"):
+    with pytest.raises(ForetokenError, match="Choose shorter ones"):
         swept(monkeypatch, Machine({}), sweep.Plan(TWO), (long,))
 
 

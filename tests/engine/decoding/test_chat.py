@@ -90,7 +90,7 @@ def test_a_system_message_that_a_template_refuses_stands_in_the_first_of_the_use
     )
     assert said.count("<|user|>") == 1 and "Find it." in said
     with pytest.raises(InvalidRequest, match="no system"):
-        made.render((Message("system", "Be brief."), CHAT[0]))
+        made.render(Request(messages=(Message("system", "Be brief."), CHAT[0])))
 
 
 @pytest.mark.parametrize("template", [WITH_TOOLS, None], ids=["its own", "in words"])

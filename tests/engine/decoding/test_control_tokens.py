@@ -163,12 +163,11 @@ def test_without_such_names_the_tokens_are_those_of_the_rendered_text(
     if any(control(codec).contains_control_token(turn.content) for turn in turns):
         return
     special = not codec.has_template
-    plain = codec.encode(codec.render(turns), special=special)
+    plain = codec.encode(codec.render(Request(messages=turns)), special=special)
     assert codec.encode_request(Request(messages=turns)) == plain
     # And the other way gives the same, so that a name in one message changes no other.
-    hidden = codec.render(
-        [Message(turn.role, control(codec).escape(turn.content)) for turn in turns]
-    )
+    escaped = (Message(turn.role, control(codec).escape(turn.content)) for turn in turns)
+    hidden = codec.render(Request(messages=tuple(escaped)))
     assert control(codec).encode(hidden, special=special) == plain
 
 

@@ -147,11 +147,11 @@ def test_stop_strings_are_found_across_pieces_and_nothing_else_is_lost(
     for part in parts:
         shown += search.push(part)
         assert not any(stop in shown for stop in stops)
-        if search.stopped:
+        if search.found is not None:
             break
-    if not search.stopped:
+    if search.found is None:
         shown += search.flush()
-    assert (shown, search.stopped) == naive_stop(parts, stops)
+    assert (shown, search.found is not None) == naive_stop(parts, stops)
 
 
 def test_only_what_may_begin_a_stop_string_is_held_back() -> None:
@@ -162,7 +162,8 @@ def test_only_what_may_begin_a_stop_string_is_held_back() -> None:
         "",
         "ENjoy ",
     ]
-    assert search.flush() == "EN"
+    assert search.flush() == "EN" and search.found is None
+    assert (search.push("EN"), search.push("D and"), search.found) == ("", "", "END")
     assert StopStrings([]).push("END") == "END"
 
 
@@ -174,7 +175,7 @@ def test_a_chat_goes_through_the_template_and_its_marks_become_single_tokens(
 ) -> None:
     messages = (Message("user", "Hi"), Message("assistant", "Yo"), Message("user", "So?"))
     text = "<|user|>Hi<|end|><|assistant|>Yo<|end|><|user|>So?<|end|><|assistant|>"
-    assert codec.render(messages) == text
+    assert codec.render(Request(messages=messages)) == text
     encoded = codec.encode_request(Request(messages=messages))
     assert encoded == codec.encode(text, special=False)
     assert encoded[-1] == 4
@@ -200,8 +201,8 @@ def changed(folder: Path, to: Path, name: str, **values: object) -> Path:
 def test_a_template_that_refuses_the_messages_says_so(folder: Path, tmp_path: Path) -> None:
     template = "{{ raise_exception('No system prompt, please') }}"
     strict = TextCodec(changed(folder, tmp_path, "tokenizer_config.json", chat_template=template))
-    with pytest.raises(InvalidRequest, match="refuses these messages: No system prompt") as caught:
-        strict.render((Message("system", "Be brief"),))
+    with pytest.raises(InvalidRequest, match="rejected these messages: No system prompt") as caught:
+        strict.render(Request(messages=(Message("system", "Be brief"),)))
     assert caught.value.field == "messages"
 
 

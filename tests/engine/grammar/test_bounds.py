@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.grammar import bounds
-from engine.tool_calls.schemas import leaves_names_open
+from engine.tool_calls.schemas import close, leaves_names_open
 from engine.values.grammar import Grammar, GrammarKind
 from tests.support.hostile_grammars import defs, inside, rules
 
@@ -149,3 +149,27 @@ def test_a_count_of_names_is_kept_or_refused(schema: dict[str, Any], kept: bool)
 )
 def test_objects_whose_names_are_open_are_found(schema: dict[str, Any], open_: bool) -> None:
     assert leaves_names_open(schema) == open_
+
+
+OBJECT = {"type": "object", "properties": {"a": {}}}
+
+
+@pytest.mark.parametrize(
+    ("schema", "closed"),
+    [
+        (OBJECT, True),
+        ({"$defs": {"A": OBJECT}, "allOf": [{"$ref": "#/$defs/A"}]}, True),  # as pydantic writes it
+        ({"properties": {"properties": {"anyOf": [OBJECT, {"type": "null"}]}}}, True),
+        ({**OBJECT, "additionalProperties": True}, False),
+        ({"type": "object"}, False),
+        ({"const": OBJECT}, False),
+        ({"$defs": {"A": OBJECT}, "allOf": [OBJECT, {"$ref": "#/$defs/A"}]}, False),
+        ({**OBJECT, "anyOf": [OBJECT]}, False),
+        ({"if": OBJECT, "allOf": 3}, False),
+    ],
+)
+def test_only_what_lists_all_of_an_objects_names_is_closed(schema: Any, closed: bool) -> None:
+    copy = json.loads(json.dumps(schema))
+    close(copy)
+    assert ('"additionalProperties": false' in json.dumps(copy)) == closed
+    assert closed or copy == schema

@@ -70,7 +70,7 @@ def test_a_parser_that_gives_up_on_the_way_says_so_and_is_not_kept(
     """Its masks would allow the end alone, as if the reply were whole."""
     kept = grammars.compiled(LATE)
     matcher, draw = kept.start(), np.random.default_rng(1)
-    with pytest.raises(ParserFailed, match=r"beyond the \d+ tokens .*Make it simpler") as failed:
+    with pytest.raises(ParserFailed, match=r"first \d+ tokens: .*Simplify it") as failed:
         for _ in range(200):
             mask = matcher.mask()
             assert mask is not None

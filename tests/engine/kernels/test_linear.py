@@ -146,7 +146,7 @@ def test_where_tiles_are_not_row_independent_rows_are_multiplied_one_by_one(
     linear = make_linear(weight)
     assert isinstance(linear, RowwiseLinear)
     assert is_row_independent(linear, weight)
-    assert "39 x 43" in caplog.text and "row by row" in caplog.text
+    assert "39 x 43" in caplog.text and "one by one" in caplog.text
     caplog.clear()
     assert isinstance(make_linear(weight), RowwiseLinear)
     assert not caplog.text, "told once"

@@ -142,7 +142,7 @@ def test_a_folder_that_takes_nothing_is_told(
     """It once ended a command with a traceback."""
     (tmp_path / "taken").write_text("")
     monkeypatch.setattr(build, "_path", lambda *_: tmp_path / "taken" / "library.so")
-    with pytest.raises(build.BuildError, match=r"cannot be kept in .*taken: File exists"):
+    with pytest.raises(build.BuildError, match=r"cannot be saved in .*taken: File exists"):
         build.build()
 
 

@@ -83,7 +83,11 @@ def test_this_year_s_models_bring_their_drafters(shipped: Catalog) -> None:
     (assistant,) = gemma.companions
     assert assistant.repository == "google/gemma-4-12B-it-assistant"
     heads = {one.method: one.repository for one in shipped.model("qwen3-8b").drafters}
-    assert heads == {"eagle3": "Tengyunw/qwen3_8b_eagle3", "dflash": "z-lab/Qwen3-8B-DFlash-b16"}
+    assert heads == {
+        "eagle3": "Tengyunw/qwen3_8b_eagle3",
+        "dflash": "z-lab/Qwen3-8B-DFlash-b16",
+        "dspark": "deepseek-ai/dspark_qwen3_8b_block7",
+    }
 
 
 @pytest.mark.parametrize(
@@ -181,7 +185,7 @@ def test_a_folder_that_is_no_model(shipped: Catalog, tmp_path: Path) -> None:
         shipped.resolve(LoadRequest.parse("./nowhere/at/all"))
 
 
-@pytest.mark.parametrize(("text", "hint"), [("qwen3-8", "qwen3-8b"), ("", "Known are pip")])
+@pytest.mark.parametrize(("text", "hint"), [("qwen3-8", "qwen3-8b"), ("", "Known: pip")])
 def test_unknown_names_get_a_hint(shipped: Catalog, text: str, hint: str) -> None:
     with pytest.raises(CatalogError, match=hint):
         shipped.resolve(LoadRequest.parse(text))
@@ -189,12 +193,12 @@ def test_unknown_names_get_a_hint(shipped: Catalog, text: str, hint: str) -> Non
 
 @pytest.mark.parametrize("text", ["127.0.0.1:8742", "localhost:8742", "gpu.office:80/v1#qwen3"])
 def test_an_address_without_http_is_told_how_to_write_it(shipped: Catalog, text: str) -> None:
-    with pytest.raises(CatalogError, match=f"write it as http://{text}"):
+    with pytest.raises(CatalogError, match=f"write http://{text}"):
         shipped.resolve(LoadRequest.parse(text))
 
 
 def test_few_of_many_known_names_are_listed(shipped: Catalog) -> None:
-    with pytest.raises(CatalogError, match=r"Known are (\S+, ){4}\S+ and \d+ more\.") as caught:
+    with pytest.raises(CatalogError, match=r"Known: (\S+, ){4}\S+ and \d+ more\.") as caught:
         shipped.resolve(LoadRequest.parse("nonsense"))
     assert len(str(caught.value)) < 300
 
@@ -219,7 +223,7 @@ def test_a_folder_is_compared_by_its_files_with_models_on_disk(tmp_path: Path) -
 
     reasons = {choice.spec.id: choice.reason for choice in catalog.drafts_for(target, locate)}
     assert reasons["small"] is None
-    assert "Download the model first" in str(reasons["big"])
+    assert "Download the model to see" in str(reasons["big"])
 
 
 def test_a_model_whose_files_are_absent_is_unknown_not_fitting(tmp_path: Path) -> None:
@@ -230,7 +234,7 @@ def test_a_model_whose_files_are_absent_is_unknown_not_fitting(tmp_path: Path) -
     catalog = load_catalog(write(tmp_path, text))
     assert catalog.model("ghost").parameters == 0
     reasons = {choice.spec.id: choice.reason for choice in catalog.drafts_for("big")}
-    assert "not here" in str(reasons["ghost"])
+    assert "are missing" in str(reasons["ghost"])
 
 
 def test_paths_are_relative_to_the_catalog(tmp_path: Path) -> None:
@@ -329,7 +333,7 @@ def test_a_head_may_stand_beside_another_draft_or_none(shipped: Catalog, head: P
 
 
 def test_two_drafts_are_refused(shipped: Catalog) -> None:
-    with pytest.raises(IncompatiblePair, match="both no heads"):
+    with pytest.raises(IncompatiblePair, match="both draft models"):
         shipped.resolve(LoadRequest.parse("qwen3-8b::qwen3-1.7b::qwen3-0.6b"))
 
 

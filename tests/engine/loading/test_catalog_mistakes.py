@@ -84,7 +84,7 @@ def test_a_repeated_key(tmp_path: Path) -> None:
 
 def test_a_repeated_id(tmp_path: Path) -> None:
     message = mistake(tmp_path, GOOD.replace("id: small", "id: big"))
-    assert "key 'models[1].id': 'big' was given on line 2 already" in message
+    assert "key 'models[1].id': 'big' is already used on line 2" in message
 
 
 @pytest.mark.parametrize("extra", ["    path: here\n", ""])
@@ -108,7 +108,7 @@ def test_a_pair_of_an_unknown_model(tmp_path: Path) -> None:
 
 def test_a_pair_that_cannot_work(tmp_path: Path) -> None:
     text = GOOD.replace("tokenizer: family\n", "tokenizer: other\n", 1)
-    assert "vocabularies differ" in mistake(tmp_path, text)
+    assert "Different vocabularies" in mistake(tmp_path, text)
     swapped = GOOD.replace("target: big\n    draft: small", "target: small\n    draft: big")
     assert "not smaller" in mistake(tmp_path, swapped)
 

@@ -63,7 +63,7 @@ def test_on_a_gpu_weights_are_narrow_and_a_draft_narrower(folder: Path) -> None:
     ]  # fmt: skip
     assert not packs(found, KERNELS)
     assert quantization_note("nf4", found, KERNELS) is None
-    assert "cannot take weights in fp32, only in bf16, int8, nf4" in (
+    assert "cannot compute with fp32 weights, only with bf16, int8, nf4" in (
         quantization_note("fp32", found, KERNELS) or ""
     )
 
@@ -83,15 +83,15 @@ def test_a_model_that_the_kernels_cannot_run_says_why(folder: Path) -> None:
     file = folder / "config.json"
     file.write_text(json.dumps({**json.loads(file.read_text()), "head_dim": 512}))
     found = inspect(folder)
-    assert "heads have 512 numbers" in (quantization_note("bf16", found, KERNELS) or "")
-    with pytest.raises(InvalidRequest, match="heads have 512 numbers"):
+    assert "heads have size 512" in (quantization_note("bf16", found, KERNELS) or "")
+    with pytest.raises(InvalidRequest, match="heads have size 512"):
         choose_quantization(found, "nf4", KERNELS)
 
 
 @pytest.mark.parametrize(
     ("device", "kind", "words"),
     [
-        (Device(CPU), "bf16", "models run on the CPU"),
+        (Device(CPU), "bf16", "model runs on the CPU"),
         (NO_TRITON, "bf16", "do not run on this GPU"),
         (AMPERE, "nf4", "compute capability 8.9"),
         (KERNELS, "fp32", "have no fp32. Choose bf16"),
@@ -115,7 +115,7 @@ def test_a_cache_in_fp8_needs_the_kernels_to_run_the_model(folder: Path) -> None
     file = folder / "config.json"
     config = json.loads(file.read_text())
     file.write_text(json.dumps({**config, "head_dim": 512}))
-    assert "heads have 512 numbers" in (why_no_fp8_cache(inspect(folder), "bf16", KERNELS) or "")
+    assert "heads have size 512" in (why_no_fp8_cache(inspect(folder), "bf16", KERNELS) or "")
     file.write_text(json.dumps({**config, "architectures": ["GPT2LMHeadModel"]}))
     told = why_no_fp8_cache(inspect(folder), "bf16", KERNELS)
     assert told is not None and "GPT2LMHeadModel runs through transformers" in told

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from engine.backends.cuda import GRAPH_DEPTHS
 from engine.loading.catalog import load_catalog
 from engine.loading.planning.fit import (
+    DEFAULT_CONTEXT,
     GPU_GRAPH_BYTES,
     GPU_OVERHEAD,
-    LONGEST_CONTEXT,
     TOKEN_BYTES,
     ModelSize,
     fit,
@@ -89,19 +89,20 @@ def test_too_long_a_context_says_how_much_fits() -> None:
     assert "For more, choose a smaller model" in found.sentence
 
 
-def test_no_more_context_is_counted_than_the_engine_takes() -> None:
+def test_no_more_context_is_counted_than_the_engine_takes_unasked() -> None:
     """The Models page counted 128k of cache for a model that is loaded with 32k, and warned."""
     long = replace(BIG, context=131_072)
     found = fit(long, free=10**12, overhead=0)
-    assert found.kv == LONGEST_CONTEXT * BIG_TOKEN
-    assert found.context == LONGEST_CONTEXT
-    assert f"{LONGEST_CONTEXT:,} tokens" in found.sentence
+    assert found.kv == DEFAULT_CONTEXT * BIG_TOKEN
+    assert found.context == 131_072
+    assert f"{DEFAULT_CONTEXT:,} tokens" in found.sentence
+    assert fit(long, context=65_536, free=10**12, overhead=0).kv == 65_536 * BIG_TOKEN
 
 
 def test_weights_that_do_not_fit_name_a_remedy() -> None:
     found = fit(BIG, SMALL, free=1_000_000, overhead=0)
     assert (found.fits, found.context) == (False, 0)
-    assert "Not even the weights fit" in found.sentence
+    assert "The weights alone do not fit" in found.sentence
     assert "n-gram" not in found.sentence  # the target alone would not fit either
     assert "n-gram without a draft" in fit(BIG, SMALL, free=2_100_000, overhead=0).sentence
 

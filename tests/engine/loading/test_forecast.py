@@ -11,7 +11,7 @@ from engine.loading.catalog import load_catalog, local_spec
 from engine.loading.files import PairFiles, fetch_pair
 from engine.loading.planning import choices
 from engine.loading.planning import forecast as forecasts
-from engine.loading.planning.fit import LONGEST_CONTEXT
+from engine.loading.planning.fit import DEFAULT_CONTEXT
 from engine.loading.planning.forecast import estimate, forecast
 from engine.loading.planning.plan import plan_loading, read_facts
 from engine.loading.request import LoadRequest
@@ -51,11 +51,8 @@ def test_what_is_not_here_is_reckoned_by_the_catalog_or_not_at_all() -> None:
     catalog = load_catalog(ROOT / "model_catalog.yaml")
     request = LoadRequest(target="qwen3-8b", quantization="bf16")
     found = forecast(catalog.pair("qwen3-8b"), request, nowhere)
-    assert (found.roles, found.quantization, found.longest) == (
-        ("target", "draft"),
-        "bf16",
-        LONGEST_CONTEXT,
-    )
+    assert (found.roles, found.quantization) == (("target", "draft"), "bf16")
+    assert (found.context, found.longest) == (DEFAULT_CONTEXT, 40_960)
     assert found.memory_fit.models[0].weights == 2 * catalog.model("qwen3-8b").parameters
     ghost = Pairing(name="Ghost", target=ModelSpec(id="g", name="Ghost", repository="a/b"))
     with pytest.raises(ModelError, match="Download it first"):
@@ -88,12 +85,12 @@ GB = 1_000_000_000
 def test_a_model_fits_in_what_auto_would_hold_it_in(
     free: float, held: str, fits: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Qwen3 8B was reckoned in 16 bits alone: "Not even the weights fit" where four bits did."""
+    """Qwen3 8B was reckoned in 16 bits alone: "The weights alone do not fit" where four bits did."""
     monkeypatch.setattr(forecasts.processor, "instructions", lambda: ("avx512bw",))
     catalog = load_catalog(ROOT / "model_catalog.yaml")
     found = estimate([catalog.model("qwen3-8b:safetensors")], free=int(free * GB))
     assert (found.quantization, found.memory_fit.context > 0) == (held, fits)
-    assert ("Not even the weights fit" in found.memory_fit.sentence) is not fits
+    assert ("The weights alone do not fit" in found.memory_fit.sentence) is not fits
 
 
 def test_no_advice_to_leave_the_draft_out_where_the_target_alone_does_not_fit() -> None:

@@ -66,9 +66,9 @@ def test_a_draft_in_blocks_is_not_rounded_again(found: Checkpoint, folder: Path)
 
 
 def test_only_blocks_can_stay_as_they_are(found: Checkpoint, folder: Path) -> None:
-    with pytest.raises(InvalidRequest, match=r"for GGUF files with quantised weights.*F32"):
+    with pytest.raises(InvalidRequest, match=r"a GGUF file with quantised weights.*F32"):
         choose_quantization(inspect(folder), "stored", PLACE)
-    with pytest.raises(InvalidRequest, match="compiled step"):
+    with pytest.raises(InvalidRequest, match="compiled kernels"):
         choose_quantization(found, "stored", INTERPRETED)
 
 
@@ -78,13 +78,13 @@ def test_blocks_that_the_step_does_not_list_are_not_left_as_they_are(
     """Any that it could not multiply once became int8 in the step, whoever had said so."""
     monkeypatch.setattr("engine.backends.native.support.NATIVE_FORMATS", ("q4_0",))
     assert choose_quantization(found, "auto", PLACE) == "int8"
-    with pytest.raises(InvalidRequest, match="cannot take blocks of Q8_0"):
+    with pytest.raises(InvalidRequest, match="cannot compute with Q8_0 blocks"):
         choose_quantization(found, "stored", PLACE)
 
 
 def test_people_are_told_what_becomes_of_them(found: Checkpoint, folder: Path) -> None:
-    assert "as the file has them" in (quantization_note("stored", found, PLACE) or "")
-    assert "rounded again to int8" in (quantization_note("int8", found, PLACE) or "")
+    assert "weights directly" in (quantization_note("stored", found, PLACE) or "")
+    assert "rounded to int8" in (quantization_note("int8", found, PLACE) or "")
     assert "widened to bf16" in (quantization_note("bf16", found, GPU) or "")
     assert "file" not in (quantization_note("int8", inspect(folder), PLACE) or "")
 

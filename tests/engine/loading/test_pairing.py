@@ -78,8 +78,10 @@ def test_different_vocabularies_fit_across_with_their_share(gptneo: Path, storie
     found = compare(inspect(gptneo), inspect(stories))
     assert found.reason is None
     assert found.cross_vocabulary is not None
-    assert "3% of the target's 14,019 tokens are among the draft's 512" in found.cross_vocabulary
-    assert "rewritten text" in found.cross_vocabulary
+    assert (
+        "3\u00a0% of the target's 14,019 tokens are among the draft's 512" in found.cross_vocabulary
+    )
+    assert "the target's tokens" in found.cross_vocabulary
 
 
 def written(folder: Path, hidden: int, **options: Any) -> Path:
@@ -94,7 +96,7 @@ def test_two_kinds_of_tokenizers_fit_across(tmp_path: Path) -> None:
     draft = inspect(written(tmp_path / "d", 8, vocabulary=400, tokenizer=write_sentencepiece))
     found = compare(target, draft)
     assert found.reason is None and found.shared is not None
-    assert "drafts by rewritten text" in str(found.cross_vocabulary)
+    assert "split into the target's tokens" in str(found.cross_vocabulary)
     both = vocabularies(target, draft)
     assert both is not None and both.shared == found.shared
     assert vocabularies(target, target) is None
@@ -114,7 +116,7 @@ def test_tokenizers_of_another_kind_are_named(tmp_path: Path) -> None:
     target = written(tmp_path / "target", 16)
     reason = pair_verdict(target, write_model(tmp_path / "draft", hidden=8, vocabulary=64))
     assert reason is not None
-    assert "neither byte-level BPE nor of SentencePiece's kind" in reason
+    assert "neither byte-level BPE nor SentencePiece" in reason
 
 
 def test_a_tokenizer_that_cannot_be_parsed_is_told_when_the_pair_is_loaded(tmp_path: Path) -> None:
@@ -139,7 +141,7 @@ def test_an_empty_intersection_is_refused(tmp_path: Path) -> None:
     file.write_text(json.dumps(content))
     reason = pair_verdict(target, draft)
     assert reason is not None
-    assert "not one token spells the same" in reason
+    assert "no token has the same text" in reason
 
 
 def test_equal_sizes_do_not_hide_different_tokens(tmp_path: Path) -> None:
@@ -148,7 +150,7 @@ def test_equal_sizes_do_not_hide_different_tokens(tmp_path: Path) -> None:
     target = write_model(tmp_path / "target", hidden=16)
     reason = pair_verdict(target, write_model(tmp_path / "draft", tokens=swapped))
     assert reason is not None
-    assert "2 token ids mean different things, the first is 4" in reason
+    assert "2 token ids differ, first 4" in reason
 
 
 def test_a_different_special_token_is_named(tmp_path: Path) -> None:
@@ -192,7 +194,7 @@ def test_a_shorter_context_is_a_caution_only(tmp_path: Path) -> None:
     target = inspect(write_model(tmp_path / "target", hidden=16, context=4096))
     draft = inspect(write_model(tmp_path / "draft", hidden=8, context=1024))
     assert compare(target, draft).reason is None
-    assert "nothing is drafted beyond 1,024" in str(caution(target, draft))
+    assert "drafting stops after 1,024" in str(caution(target, draft))
     assert caution(draft, draft) is None
 
 
@@ -235,7 +237,7 @@ def test_of_a_mixture_only_what_a_token_reads_counts() -> None:
     """A dense 27B model was said to pay for one of 35B that reads 3B for a token."""
     models = load_catalog(ROOT / "model_catalog.yaml").model
     mixture, dense = models("qwen3.5-35b-a3b"), models("qwen3.5-27b")
-    assert "each token the draft reads" in str(drafts.why_not(mixture, dense))
+    assert "token the draft reads" in str(drafts.why_not(mixture, dense))
     assert drafts.why_not(mixture, models("qwen3.5-0.8b")) is None
     assert 0.2 < (break_even(mixture, models("qwen3.5-0.8b")) or 0) < 0.4
     reads = bytes_read(mixture) / mixture.bytes * mixture.parameters

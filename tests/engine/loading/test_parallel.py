@@ -32,9 +32,9 @@ def test_caches_count_for_each_and_what_does_not_fit_is_said(
     monkeypatch.setattr(memory, "free_bytes", lambda: room.needed + 2 * room.kv + room.kv // 2)
     plan = planned(parallel=8)
     assert plan.parallel == 3
-    assert any("8 requests at once were asked for, and the caches of 3" in n for n in plan.notes)
+    assert any("Of 8 parallel requests, 3" in n for n in plan.notes)
     assert planned().parallel == 2  # unasked, half of what is free stays so
-    assert not any("at once" in note for note in planned().notes)
+    assert not any("parallel" in note for note in planned().notes)
     monkeypatch.setattr(memory, "free_bytes", lambda: room.needed)
     assert planned().parallel == 1
 
@@ -42,8 +42,8 @@ def test_caches_count_for_each_and_what_does_not_fit_is_said(
 def test_other_backends_run_one_after_the_other_and_say_so_if_asked() -> None:
     plan = planned(native=False, parallel=4)
     assert plan.parallel == 1
-    assert any("one after the other, not 4 at once" in note for note in plan.notes)
-    assert not any("at once" in note for note in planned(native=False).notes)
+    assert any("one at a time instead of 4" in note for note in plan.notes)
+    assert not any("at a time" in note for note in planned(native=False).notes)
 
 
 @pytest.mark.parametrize("count", [0, 17])

@@ -56,7 +56,7 @@ def test_a_cache_that_the_catalog_wants_narrow_is_so_where_the_machine_has_it(
     """One catalog serves all machines; who asks for it himself is told why not."""
     narrow = {"folder": str(pair[0]), "kv_cache_dtype": "fp8"}
     assert planned(SMALL, **narrow).target.kv_cache_dtype == "auto"
-    with pytest.raises(InvalidRequest, match="models run on the CPU"):
+    with pytest.raises(InvalidRequest, match="model runs on the CPU"):
         planned(LoadRequest(target="small", kv_cache_dtype="fp8"), **narrow)
     monkeypatch.setattr("engine.loading.planning.plan.why_no_fp8_cache", lambda *_: None)
     plan = planned(SMALL, **narrow)
@@ -78,7 +78,7 @@ def test_what_may_be_used_goes_with_the_plan(
         request_for(*pair, pair_heads, device="cpu", native=False, cuda_graphs=False, threads=1)
     )
     for device in (plan.device, plan.target.device, plan.draft and plan.draft.device):
-        assert device and device.device.type == "cpu"
+        assert device and device.torch_device.type == "cpu"
         assert not device.native and not device.cuda_graphs and device.threads == 1
     assert plan.linear_factory.library is None
     assert plan.footprint.keys() == {"target", "draft", *(head.kind for head in plan.heads)}

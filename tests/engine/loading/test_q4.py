@@ -113,9 +113,9 @@ def narrow(path: Path) -> Path:
 @pytest.mark.parametrize(
     ("device", "make", "said"),
     [
-        (INTERPRETED, None, "only the compiled step of a CPU.*Choose int8"),
-        (GPU, None, "only the compiled step of a CPU.*Choose int8"),
-        (PLACE, narrow, "256 and 272 wide.*in q4 of 32.*Choose int8"),
+        (INTERPRETED, None, "the compiled kernels on a CPU.*Choose int8"),
+        (GPU, None, "the compiled kernels on a CPU.*Choose int8"),
+        (PLACE, narrow, "256 and 272.*in q4 of 32.*Choose int8"),
     ],
     ids=["interpreted", "gpu", "narrow"],
 )
@@ -137,7 +137,7 @@ def test_where_the_compiled_step_fails_its_trial_q4_is_refused_with_the_reason(
     found: Checkpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(trial, "passes", lambda _, weights: weights != "q4_1")
-    with pytest.raises(InvalidRequest, match="a token of weights in q4_1 other numbers"):
+    with pytest.raises(InvalidRequest, match="results for q4_1 weights depend on the batch"):
         plan_model(found, PLACE, "q4")
     assert plan_model(found, PLACE, "int8").library is not None
 
@@ -158,4 +158,4 @@ def test_auto_takes_fewer_bits_where_more_do_not_fit_and_says_so(
     with closing(LocalEngine()) as engine:
         loaded = engine.load(request_for(folder))
         assert loaded.quantization == held
-        assert any(f"would not fit in memory, so it is in {held}" in note for note in loaded.notes)
+        assert any(f"would not fit in memory, so {held} is used" in note for note in loaded.notes)

@@ -40,7 +40,7 @@ def test_other_heads_stand_behind_those_in_the_text(head: str) -> None:
 
 
 def test_two_drafts_are_refused() -> None:
-    with pytest.raises(IncompatiblePair, match="two and three are both no heads"):
+    with pytest.raises(IncompatiblePair, match="two and three are both draft models"):
         LoadRequest.parse("one::two::three")
 
 

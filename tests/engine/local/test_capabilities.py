@@ -17,13 +17,12 @@ from engine.values.sampling import AcceptanceRule, Sampling
 
 WHY = {
     name: (
-        "It needs a draft model, and none is loaded. Load a pair with a draft."
+        "It needs a draft model. Load one with the target."
         if name in ("draft", "hybrid", "best")
-        else "It needs a target whose files bring the layer for it (mtp), and this one's do "
-        "not. Load one."
+        else "It needs a model with a built-in MTP layer. Load one."
         if name == "mtp"
-        else f"It needs a head of kind {name} for this target, and none is loaded. Load one with it, "
-        "on the Models page or by --head PATH."
+        else f"It needs a head of kind {name} for this model. Load one with the target, or on the "
+        "Models page."
     )
     for name in proposers.names()
 }

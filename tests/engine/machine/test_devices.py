@@ -25,15 +25,15 @@ def test_a_gpu_that_can_runs_the_kernels_and_nothing_is_told() -> None:
     ("facts", "bf16", "words"),
     [
         (replace(GOOD, capability=(7, 5)), False, ("A GPU has compute capability 7.5", "need 8.0")),
-        (replace(GOOD, triton=False), True, ("Triton is not installed", "torch's own operations")),
-        (replace(GOOD, missing="there is none"), True, ("a C compiler, and here there is none",)),
+        (replace(GOOD, triton=False), True, ("Triton is not installed", "PyTorch operations")),
+        (replace(GOOD, missing="none was found"), True, ("a C compiler, but none was found",)),
     ],
 )
 def test_a_gpu_without_kernels_runs_torch_and_says_why(
     facts: Facts, bf16: bool, words: tuple[str, ...]
 ) -> None:
     place = decide("auto", facts)
-    assert (place.device.type, place.kernels, place.bf16) == ("cuda", False, bf16)
+    assert (place.torch_device.type, place.kernels, place.bf16) == ("cuda", False, bf16)
     assert all(word in place.notes[0] for word in words)
 
 
@@ -47,8 +47,8 @@ def test_fp8_is_known_from_ada_on(capability: tuple[int, int], knows: bool) -> N
 
 def test_one_of_several_is_used_and_named() -> None:
     place = decide("auto", replace(GOOD, count=3))
-    assert place.kernels and "3 GPUs are here; one is used, A GPU" in place.notes[0]
-    assert "not split here; vLLM and SGLang do that" in place.notes[0]
+    assert place.kernels and "One of 3 GPUs is used: A GPU" in place.notes[0]
+    assert "use vLLM or SGLang" in place.notes[0]
     assert len(decide("auto", replace(GOOD, count=2, triton=False)).notes) == 2
 
 
@@ -56,18 +56,18 @@ def test_one_of_several_is_used_and_named() -> None:
     ("facts", "told", "words"),
     [
         (NONE, False, "finds no CUDA device"),
-        (Facts(False, False), False, "built without CUDA"),
-        (Facts(False, True), True, "built without CUDA"),
+        (Facts(False, False), False, "no CUDA support"),
+        (Facts(False, True), True, "no CUDA support"),
         (
             replace(NONE, has_driver=True, problem="The driver is too old."),
             True,
             "is too old. Update",
         ),
-        (replace(GOOD, lost=True), True, "Restart the app"),
+        (replace(GOOD, lost=True), True, "Restart Foretoken"),
         (
             replace(GOOD, capability=(7, 0), built_for=("sm_75", "sm_120")),
             True,
-            "7.0, and this torch is built for sm_75, sm_120 alone",
+            "7.0, and this PyTorch is built only for sm_75, sm_120",
         ),
     ],
 )
@@ -76,7 +76,7 @@ def test_without_one_the_cpu_runs_and_what_could_be_mended_is_told(
 ) -> None:
     """Who has no GPU is not told of CUDA; who asks for it is told why not."""
     place = decide("auto", facts)
-    assert place.device == torch.device("cpu") and not place.kernels
+    assert place.torch_device == torch.device("cpu") and not place.kernels
     assert bool(place.notes) == told
     assert all(words in note for note in place.notes)
     with pytest.raises(InvalidRequest, match=words):
@@ -87,9 +87,9 @@ def test_a_device_is_chosen_by_name_and_what_may_be_used_there_goes_with_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(devices, "look", lambda: GOOD)
-    assert devices.choose().device.type == "cuda"
-    assert devices.choose("cuda").device.type == "cuda"
-    assert devices.choose("cpu").device.type == "cpu"
+    assert devices.choose().torch_device.type == "cuda"
+    assert devices.choose("cuda").torch_device.type == "cuda"
+    assert devices.choose("cpu").torch_device.type == "cpu"
     for place in (devices.choose(), devices.choose("cpu")):
         assert place.native and place.cuda_graphs
     bare = devices.choose(native=False, cuda_graphs=False)
@@ -116,7 +116,7 @@ def test_a_torch_without_code_for_the_gpu_does_not_run_there(
 ) -> None:
     """It would fail at the first operation, long after the weights were copied."""
     place = decide("auto", replace(GOOD, capability=capability, built_for=built_for))
-    assert (place.device.type == "cuda") is runs
+    assert (place.torch_device.type == "cuda") is runs
 
 
 def test_a_driver_that_fails_is_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,7 +128,7 @@ def test_a_driver_that_fails_is_the_reason(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(torch.cuda, "get_device_name", fails)
     monkeypatch.setattr(torch.version, "cuda", "13.0")
     place = decide("auto", replace(devices.look(), has_driver=True))
-    assert place.device.type == "cpu"
+    assert place.torch_device.type == "cpu"
     assert "cannot use the GPU: CUDA driver initialization failed. Update" in place.notes[0]
 
 

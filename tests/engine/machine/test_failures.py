@@ -39,13 +39,13 @@ def test_a_device_without_memory_is_not_lost(error: RuntimeError) -> None:
 
 @pytest.mark.parametrize("error", LOST, ids=str)
 def test_a_device_that_failed_is_told_and_not_used_again(error: RuntimeError) -> None:
-    stopped = pytest.raises(DeviceLost, match="stopped answering")
+    stopped = pytest.raises(DeviceLost, match="stopped responding")
     with stopped as raised, device_errors(torch.device("cuda")):
         raise error
     assert "more lines" not in str(raised.value)
     assert devices.look().lost
     place = devices.decide("auto", devices.look())
-    assert place.device == CPU and "Restart the app" in place.notes[0]
+    assert place.torch_device == CPU and "Restart Foretoken" in place.notes[0]
 
 
 def test_what_is_no_failure_of_the_device_goes_through() -> None:

@@ -49,8 +49,9 @@ def test_an_error_of_the_function_is_passed_on_and_the_worker_goes_on(pool: Work
     [
         ("loop", "more than 0.5 s"),
         ("sleep", "more than 0.5 s"),
-        ("answer at length", "made more than 1 MB"),
-        ("crash", "ended the process"),
+        ("answer at length", "produced more than 1 MB"),
+        ("processor time", "more than 0.5 s"),
+        ("crash", "crashed its process"),
         ("recurse", "nested too deeply"),
     ],
 )
@@ -121,7 +122,7 @@ def test_closing_ends_the_process(pool: WorkerPool) -> None:
 
 
 def test_a_worker_that_cannot_start_is_an_error_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(NoWorker, match="ended at once"):
+    with pytest.raises(NoWorker, match="it exited"):
         WorkerPool("engine.machine.no_such_module:run", LIMITS).call(1)
     monkeypatch.setattr("sys.executable", "/nowhere/python")
     with pytest.raises(NoWorker, match="No such file"):

@@ -315,8 +315,8 @@ def test_the_first_names_of_longrope_are_understood(name: str, tmp_path: Path) -
 
 
 REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
-    "an unknown rope": ("llama", {"rope_scaling": {"type": "spiral"}}, "scales .* by 'spiral'"),
-    "an unknown activation": ("llama", {"hidden_act": "mish"}, "cannot compute .*activation=mish"),
+    "an unknown rope": ("llama", {"rope_scaling": {"type": "spiral"}}, "rope_type 'spiral'"),
+    "an unknown activation": ("llama", {"hidden_act": "mish"}, "cannot run .*activation=mish"),
     "a Gemma for embeddings": (
         "gemma3_text",
         {"use_bidirectional_attention": True},
@@ -325,16 +325,21 @@ REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
     "layers of an unknown type": (
         "qwen3",
         {"layer_types": ["full_attention", "chunked_attention"]},
-        "layer_types .*among them chunked_attention",
+        "layer_types .*including chunked_attention",
     ),
     "too few layer types": ("gemma2", {"layer_types": ["full_attention"]}, "1 entries"),
     "weights of another architecture": (
         "qwen2",
         {"architectures": ["LlamaForCausalLM"]},
-        r"holds 6 tensors that no LlamaForCausalLM has, such as .*k_proj.bias",
+        r"has 6 tensors unknown to LlamaForCausalLM, such as .*k_proj.bias",
     ),
     "a bias that is not there": ("llama", {"attention_bias": True}, "no tensor or setting .*bias"),
-    "another width": ("mistral", {"intermediate_size": 40}, "has the shape .* should have"),
+    "experts in every 0th layer": (
+        "qwen3",
+        {"architectures": ["Qwen3MoeForCausalLM"], "decoder_sparse_step": 0},
+        r"config\.json cannot be used: it has an invalid value\. Use",
+    ),
+    "another width": ("mistral", {"intermediate_size": 40}, "has shape .* requires"),
 }
 
 

@@ -174,7 +174,5 @@ def test_every_family_of_transformers_with_a_state_is_described_or_refused_befor
     ]
     assert len(stateful) > 20
     for kind in set(stateful) & NAMES.keys() - HYBRIDS:
-        with pytest.raises(
-            ModelError, match=f"^{kind}.* has .* which this engine does not compute"
-        ):
+        with pytest.raises(ModelError, match=f"^{kind}.* has .* which is not supported"):
             check_computable(Path("config.json"), text_of(AutoConfig.for_model(kind).to_dict()))

@@ -104,7 +104,7 @@ def test_longrope_goes_by_the_context_that_is_loaded(tmp_path: Path) -> None:
 
 def test_an_unknown_scaling_is_refused_by_name(tmp_path: Path) -> None:
     model = checkpoint(tmp_path, rope_scaling={"rope_type": "spiral"})
-    with pytest.raises(ModelError, match=r"'spiral'.*known here are default, dynamic, linear"):
+    with pytest.raises(ModelError, match=r"'spiral'.*supported are default, dynamic, linear"):
         read_rope(model, CONTEXT)
 
 

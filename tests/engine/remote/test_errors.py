@@ -73,23 +73,23 @@ def test_it_lets_in_and_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_something_else_answers(found: dict[str, Any]) -> None:
     with playing(Played(found=found)) as played:
-        assert "is not OpenAI's protocol" in error_at(played.url)
+        assert "does not speak OpenAI's protocol" in error_at(played.url)
 
 
 def test_it_has_no_models_or_not_that_one() -> None:
     with playing(Played(models=())) as played:
-        assert "lists no models" in error_at(played.url)
+        assert "has no models" in error_at(played.url)
     with playing(Played()) as played:
         assert "has no model 'large'. It has: small." in error_at(f"{played.url}#large")
 
 
 def test_keys_are_asked_for_kept_and_sent(connect: Connect) -> None:
     with playing(Played(key="right", stream=sse(*said("Yes")))) as played:
-        assert "asks for a key" in error_at(played.url)
+        assert "needs a key" in error_at(played.url)
         address = Address.parse(played.url)
         server_key(address).store(" wrong\n")
         assert server_key(address).file.stat().st_mode & 0o777 == 0o600
-        assert "does not accept the key" in error_at(played.url)
+        assert "rejected the key" in error_at(played.url)
         server_key(address).store("right")
         assert list(connect(played).generate(ASKED))[-1] == Finished(
             FinishReason.STOP, "", "Yes", None, Counted()
@@ -100,26 +100,34 @@ def test_keys_are_asked_for_kept_and_sent(connect: Connect) -> None:
             and not server_key(address).delete()
             and server_key(address).get()[0] is None
         )
-        with pytest.raises(InvalidRequest, match="no key"):
+        with pytest.raises(InvalidRequest, match="not a key"):
             server_key(address).store("two words")
 
 
 @pytest.mark.parametrize(
     ("stream", "text", "told"),
     [
-        (sse(*said("Half", reason=None), done=False), "Half", "ended the reply in the middle"),
-        ([*sse(*said("Half", reason=None), done=False), None], "Half", "server still running"),
+        (sse(*said("Half", reason=None), done=False), "Half", "was lost during the reply"),
+        ([*sse(*said("Half", reason=None), done=False), None], "Half", "was lost during the reply"),
         (
             [*sse(*said("Half", reason=None), done=False), b"data: {oops\n\n"],
             "Half",
-            "is not OpenAI's",
+            "does not speak OpenAI's",
         ),
-        ([*sse(*said("Half", reason=None), done=False), b"data: 5\n\n"], "Half", "is not OpenAI's"),
-        (sse(*said("Half", reason=None), {"choices": 5}), "Half", "is not OpenAI's protocol"),
+        (
+            [*sse(*said("Half", reason=None), done=False), b"data: 5\n\n"],
+            "Half",
+            "does not speak OpenAI's",
+        ),
+        (
+            sse(*said("Half", reason=None), {"choices": 5}),
+            "Half",
+            "does not speak OpenAI's protocol",
+        ),
         (
             [*sse(*said("Half", reason=None), done=False), b"data: " + b"[" * 9000 + b"\n\n"],
             "Half",
-            "is not OpenAI's",
+            "does not speak OpenAI's",
         ),
         (sse(*said("Half", reason=None), {"error": {"message": "no memory"}}), "Half", "no memory"),
     ],
@@ -140,7 +148,7 @@ def test_a_reply_that_breaks_off_keeps_what_arrived(
 def test_a_page_in_place_of_a_stream(connect: Connect) -> None:
     engine = connect(Played(stream=[b"<html>Log in first</html>"], content_type="text/html"))
     came, message = failed(engine)
-    assert came == "" and "is not OpenAI's protocol (text/html)" in message
+    assert came == "" and "does not speak OpenAI's protocol (text/html)" in message
 
 
 @pytest.mark.parametrize(("status", "wait"), [(429, "0"), (503, "0"), (502, None), (503, None)])
@@ -155,13 +163,13 @@ def test_who_is_busy_is_asked_again(connect: Connect, status: int, wait: str | N
 @pytest.mark.parametrize(
     ("status", "headers", "body", "told", "tries"),
     [
-        (429, {"Retry-After": "3600"}, BUSY, "Try again in 3600 s, as it asks", 1),
-        (429, {}, BUSY, "has too much to do (429: Too many requests)", errors.ATTEMPTS),
+        (429, {"Retry-After": "3600"}, BUSY, "Try again in 3600 s", 1),
+        (429, {}, BUSY, "is overloaded (429: Too many requests)", errors.ATTEMPTS),
         (400, {}, {"error": {"message": "context is 10 tokens"}}, "context is 10 tokens", 1),
         (404, {}, {"detail": "no such model"}, "no such model", 1),
-        (403, {}, {"detail": "Not by this name."}, "(403: Not by this name). If it wants a key", 1),
+        (403, {}, {"detail": "Not by this name."}, "(403: Not by this name). If it needs a key", 1),
         (500, {}, "<html>oops</html>", "failed (500", 1),
-        (307, {"Location": "http://elsewhere/"}, "", "A key is not sent on", 1),
+        (307, {"Location": "http://elsewhere/"}, "", "Keys are not sent", 1),
     ],
 )
 def test_who_refuses_is_quoted(

@@ -129,7 +129,7 @@ def test_tokens_that_do_not_fit_are_refused_here_and_text_there(engine: RemoteEn
         engine.generate(Request(token_ids=(1,) * engine.loaded.context, speculation=FIXED))
     words = Message("user", "sea " * 2 * engine.loaded.context)
     *_, last = engine.generate(Request(messages=(words,), speculation=FIXED))
-    assert isinstance(last, Failed) and "this model's context holds" in last.message
+    assert isinstance(last, Failed) and "the context holds" in last.message
 
 
 def test_a_reply_that_is_cancelled_here_is_ended_there(
@@ -155,7 +155,7 @@ def test_a_model_that_is_not_in_its_memory_is_loaded_there(tmp_path: Path) -> No
     runtime = fake_runtime(tmp_path, there)
     runtime.serving = Serving(True)
     with served(runtime) as found, closing(RemoteEngine()) as engine:
-        with pytest.raises(ModelError, match="Name the one to load there"):
+        with pytest.raises(ModelError, match="Choose one with"):
             engine.load(LoadRequest(target=found.url))
         for name in ("pip", "pip-draft"):
             loaded = engine.load(LoadRequest(target=f"{found.url}#{name}"))
@@ -174,7 +174,7 @@ def test_a_model_that_is_not_in_its_memory_is_loaded_there(tmp_path: Path) -> No
 
 def test_a_server_of_another_version_says_so(connect: Connect) -> None:
     model = {"id": "pip", "owned_by": "foretoken", "loaded": True, "capabilities": {"new": 1}}
-    with pytest.raises(Exception, match="Bring both to the same version"):
+    with pytest.raises(Exception, match="Update both to the same version"):
         connect(Played(models=[model]))
 
 

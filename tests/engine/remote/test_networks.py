@@ -20,7 +20,6 @@ from engine.remote.errors import ServerError
 from engine.request import Request, Speculation
 from engine.values.messages import Message
 from tests.support.model_server import Played, playing, said, sse
-from tests.support.processes import free_port
 
 ASKED = Request(messages=(Message("user", "Hi"),), speculation=Speculation(proposer="server"))
 PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
@@ -79,7 +78,7 @@ def test_tls_is_checked_by_the_authorities_that_the_environment_names(
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate)
     with playing(Played(stream=sse(*said("Yes"))), context) as played:
-        with pytest.raises(ServerError, match="is not one that this machine trusts") as told:
+        with pytest.raises(ServerError, match="does not trust the certificate") as told:
             said_by(played.url)
         assert "SSL_CERT_FILE" in str(told.value)
         assert not played.asked  # no key was sent
@@ -104,7 +103,7 @@ def test_a_proxy_is_used_for_other_machines_alone(monkeypatch: pytest.MonkeyPatc
         monkeypatch.setenv("HTTP_PROXY", proxy.url)
         assert said_by(far) == "Yes"
         assert len(played.posted(f"{far}/v1/chat/completions")) == 1
-    monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{free_port()}")  # nobody is there
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")  # nobody is there
     with playing(Played(stream=sse(*said("Here")))) as here:
         assert said_by(here.url) == "Here"
     with pytest.raises(ServerError, match="through the proxy"):

@@ -131,7 +131,7 @@ def test_a_reply_that_calls_nothing_may_have_a_structure_too(
     both = grammar_of_calls(TOOLS, ToolChoice(), style, {}, content)
     assert fits(grammars, both, '"yes"') and fits(grammars, both, style.written(CALLS))
     assert not fits(grammars, both, "yes")
-    with pytest.raises(InvalidRequest, match="cannot stand beside tools"):
+    with pytest.raises(InvalidRequest, match="cannot be combined with tools"):
         grammar_of_calls(TOOLS, ToolChoice(), style, {}, Grammar(GrammarKind.REGEX, "a"))
 
 

@@ -52,6 +52,6 @@ def test_a_checkpoint_on_a_full_disk_leaves_the_old_one(tmp_path: Path) -> None:
     path = tmp_path / "state" / "medusa.pt"
     save_checkpoint(path, {"step": 1})
     path.with_suffix(".partial").symlink_to("/dev/full")
-    with pytest.raises(DiskError, match="make room"):
+    with pytest.raises(DiskError, match="Free some space"):
         save_checkpoint(path, {"step": 2})
     assert load_checkpoint(path) == {"step": 1}

@@ -47,7 +47,7 @@ def test_of_other_files_a_fourth_at_most_is_set_aside(tmp_path: Path, every: int
 
 def test_a_line_without_a_prompt_is_named(tmp_path: Path) -> None:
     (tmp_path / "p.jsonl").write_text('{"prompt": "Hi"}\n["Hi"]\n')
-    with pytest.raises(PromptsError, match="line 2: no prompt there"):
+    with pytest.raises(PromptsError, match="line 2 is not a prompt"):
         from_file(tmp_path / "p.jsonl", 1, 1, 1)
 
 
@@ -71,5 +71,5 @@ def test_a_file_that_is_too_long_is_not_read_to_its_end(
     file = tmp_path / "prompts.jsonl"
     with file.open("wb") as made:
         made.truncate(10 << 30)  # takes no room
-    with pytest.raises(PromptsError, match="more than 1 MiB"):
+    with pytest.raises(PromptsError, match="larger than 1 MB"):
         read(file)

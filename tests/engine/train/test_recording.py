@@ -77,7 +77,7 @@ def test_a_full_disk_loses_the_last_shard_alone(
         raise error
 
     monkeypatch.setattr(module, "save_file", full)
-    with pytest.raises(RecordingError, match=r"No space left on device.*make room"):
+    with pytest.raises(RecordingError, match=r"No space left on device.*Free some space"):
         recording.add([reply(6, 2)])
     assert len(Recording(tmp_path, TAPS).replies) == 1
     assert [file.suffix for file in tmp_path.iterdir()] == [".safetensors"]

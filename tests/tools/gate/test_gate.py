@@ -9,6 +9,7 @@ import pytest
 
 from engine.bench import prompts
 from tests.support.fixtures import gguf_pair, pair
+from tests.support.places import ROOT, python_files
 from tools.gate import __main__ as gate
 from tools.gate.__main__ import main
 from tools.gate.figures import FIGURES, Run
@@ -64,7 +65,5 @@ def test_processors_of_one_name_differ_by_family_and_model() -> None:
 
 
 def test_shipped_lines_are_those_of_tracked_code() -> None:
-    from tools.running import ROOT
-
-    listed = [file for room in ("app", "engine") for file in (ROOT / room).rglob("*.py")]
+    listed = [file for room in ("app", "engine") for file in python_files(ROOT / room)]
     assert lines(ROOT) > sum(file.read_bytes().count(b"\n") for file in listed) * 0.9

@@ -203,7 +203,7 @@ def test_mistakes_are_told_before_anything_runs(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("version", "there", "capability", "said"),
     [
-        (None, False, (0, 0), "built without CUDA"),
+        (None, False, (0, 0), "no CUDA support"),
         ("13.0", False, (0, 0), "built for CUDA 13.0, finds no device"),
         ("13.0", True, (7, 5), r"compute capability 7.5; the kernels need 8.0"),
     ],

@@ -27,12 +27,12 @@ def test_the_recipe_of_pip_is_valid_and_small_enough() -> None:
     [
         ({"seeed": 1}, "seeed: unknown; allowed: name, seed"),
         ({"seed": "one"}, "seed: 'one' is not allowed; it must be a whole number"),
-        ({"seed": None}, "seed: None"),
+        ({"seed": None}, "seed: missing"),
         ({"device": "tpu"}, "device: 'tpu' is not allowed; it must be one of auto, cpu, cuda"),
         ({"tokenizer": {}}, "tokenizer.vocabulary: missing"),
         ({"tokenizer": 4096}, "tokenizer: 4096 is not allowed; it must be a mapping"),
         ({"tokenizer": {"vocabulary": -1}}, "zero or more"),
-        ({"threads": True}, "threads: True"),
+        ({"threads": True}, "threads: true"),
     ],
 )
 def test_a_wrong_recipe_names_the_key_and_what_is_allowed(

@@ -13,9 +13,9 @@ from app.settings.settings_file import SettingsFile
 from app.storage import chat_files
 from app.storage.rows import SystemPrompt
 from app.storage.store import Store
+from app.ui import words
 from app.ui.endpoints import endpoint
 from app.ui.rounds.view import View
-from app.ui.words import Words
 from engine.errors import InvalidRequest
 
 PROMPTS = "system_prompts"
@@ -61,7 +61,7 @@ class Library:
     @endpoint
     def new_folder(self, data: View) -> View:
         """Make a folder and move ``chat`` into it, if one is given."""
-        folder = self._store.new_folder(_name(data, Words.NO_FOLDER_NAME))
+        folder = self._store.new_folder(_name(data, words.NO_FOLDER_NAME))
         if data.get("chat") is not None:
             self._store.move(int(data["chat"]), folder)
         return self.listing()
@@ -72,7 +72,7 @@ class Library:
         named = data.get("name") is not None
         self._store.change_folder(
             _folder(data),
-            name=_name(data, Words.NO_FOLDER_NAME) if named else None,
+            name=_name(data, words.NO_FOLDER_NAME) if named else None,
             folded=None if data.get("folded") is None else bool(data["folded"]),
         )
         return self.listing()
@@ -96,7 +96,7 @@ class Library:
         """Return the app's system prompts, then the user's own, which can be deleted."""
         shipped = [
             {"name": name, "text": text, "own": False}
-            for name, text in Words.SYSTEM_PROMPTS.items()
+            for name, text in words.SYSTEM_PROMPTS.items()
         ]
         own = [
             {"name": name, "text": text, "own": True}
@@ -107,13 +107,13 @@ class Library:
     @endpoint
     def keep_prompt(self, data: View) -> list[View]:
         """Store a system prompt under a new name, or change one of the user's."""
-        name, text = _name(data, Words.NO_PROMPT_NAME), str(data.get("text") or "").strip()
+        name, text = _name(data, words.NO_PROMPT_NAME), str(data.get("text") or "").strip()
         if not text:
-            raise InvalidRequest("system", Words.NO_PROMPT_TEXT)
+            raise InvalidRequest("system", words.NO_PROMPT_TEXT)
         if len(text) > LONGEST_PROMPT:
-            raise InvalidRequest("system", Words.prompt_too_long(LONGEST_PROMPT))
-        if name in Words.SYSTEM_PROMPTS:
-            raise InvalidRequest("system", Words.prompt_taken(name))
+            raise InvalidRequest("system", words.prompt_too_long(LONGEST_PROMPT))
+        if name in words.SYSTEM_PROMPTS:
+            raise InvalidRequest("system", words.prompt_taken(name))
         with self._settings.change() as values:
             values[PROMPTS] = {**_own_prompts(values), name: text}
         return self.prompts()
@@ -132,7 +132,7 @@ class Library:
             return None
         found = {each["name"]: each["text"] for each in self.prompts()}
         if name not in found:
-            raise InvalidRequest("system", Words.prompt_gone(str(name)))
+            raise InvalidRequest("system", words.prompt_gone(str(name)))
         return SystemPrompt(str(name), found[str(name)])
 
 
@@ -154,4 +154,4 @@ def _folder(data: View) -> int:
     with suppress(ValueError):
         if 0 <= (number := int(data["folder"])) < 2**63:
             return number
-    raise InvalidRequest("folder", Words.field_malformed("folder"))
+    raise InvalidRequest("folder", words.field_malformed("folder"))

@@ -2,72 +2,73 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 from app.runtime import Runtime
+from app.settings.load_options import LoadOptions
+from app.ui import words
 from app.ui.controls.pickers import Choice, Pickers
 from app.ui.endpoints import endpoint
+from app.ui.pages.models.rows import Rows
 from app.ui.rounds.view import View
-from app.ui.words import Words
-from app.ui.words.names import model_title
+from app.ui.words.names import model_title, target_title, titles
 from engine.api import AUTO, Loaded, LoadRequest
 from engine.errors import ForetokenError, InvalidRequest
+from engine.loading.inventory import ModelSpec
+from engine.values.units import format_bytes
 
 
 class PairBackend:
     """The pickers of one running app."""
 
     def __init__(self, pickers: Pickers) -> None:
-        self._pickers = pickers
+        self._pickers, self._rows = pickers, Rows(pickers.runtime)
+
+    @endpoint
+    def pair_models(self, data: View | None = None) -> list[View]:
+        """Return every model that can be loaded: those on this machine, on servers, then those that would
+        be downloaded; each with what drafts for it, and whether both fit."""
+        there = self._pickers.shown()[0] is not None  # else its folder is gone
+        loaded = self._pickers.runtime.engine.loaded if there else None
+        rows = {row["id"]: row for row in self._rows.all()}
+        specs = self._pickers.models()
+        names = titles(*(spec.name for spec in specs))
+        return [
+            self._model(spec, name, rows.get(spec.id, {}), loaded)
+            for spec, name in zip(specs, names, strict=True)
+        ]
+
+    def _model(self, spec: ModelSpec, name: str, row: View, loaded: Loaded | None) -> View:
+        away = not spec.address and self._pickers.runtime.locate(spec) is None
+        size = row.get("missing") if away else row.get("size")
+        draft = row.get("draft") or {"name": "", "id": "", "known": True}
+        return {
+            "id": spec.id,
+            "name": name,
+            "group": "server" if spec.address else "away" if away else "here",
+            "draft": words.with_draft(draft),
+            "comparing": not draft["known"],
+            "size": size or (format_bytes(spec.bytes) if spec.bytes else ""),
+            "fits": row.get("fits"),
+            "gated": spec.gated,
+            "loaded": loaded is not None and spec.id == loaded.target_id,
+        }
 
     @endpoint
     def pair_choices(self, data: View) -> View:
-        """Return what the pickers offer and show.
-
-        Without a ``target``: the pair that is loaded or being loaded. With one: what goes with it, and
-        the best ``draft`` if none is chosen.
-        """
-        if not data.get("target"):
-            return self._shown()
-        target, draft = str(data["target"]), data.get("draft")
-        drafts, paired = self._pickers.drafts_of(target)
-        known = {name for _, name in drafts}
-        draft = draft if draft in known else paired
-        held = (str(data.get("quantization") or AUTO), str(data.get("kv_cache") or AUTO))
-        return self._view(target, draft, drafts, *held)
-
-    def _shown(self) -> View:
-        target, draft = self._pickers.shown()
-        if target is None:
-            target = next((name for _, name in self._pickers.targets()), "")
-            drafts, draft = self._pickers.drafts_of(target)
-        else:
-            drafts, _ = self._pickers.drafts_of(target)
-        loaded = self._pickers.runtime.engine.loaded
-        request = self._pickers.runtime.first if loaded is None else loaded.request
-        return self._view(target, draft, drafts, request.quantization, request.kv_cache_dtype)
-
-    def _view(
-        self, target: str, draft: str, drafts: list[Choice], quantization: str, kv_cache: str
-    ) -> View:
-        weights = self._pickers.quantizations_of(target)
-        if quantization not in {name for _, name in weights}:
-            quantization = AUTO
-        caches = self._pickers.kv_caches()
-        if self._pickers.is_server(target):
-            caches = [(Words.SERVER_HOLDS, AUTO)]
-        fields = [
-            _field("target", Words.TARGET, Words.TARGET_INFO, self._pickers.targets(), target),
-            _field("draft", Words.DRAFT, Words.DRAFT_INFO, drafts, draft),
-            _field(
-                "quantization", Words.QUANTIZATION, Words.QUANTIZATION_INFO, weights, quantization
-            ),
-            _field("kv_cache", Words.KV_CACHE, Words.KV_CACHE_INFO, caches, kv_cache),
-        ]
+        """Return the drafts and precisions that ``target`` can be loaded with, each with its value, and
+        the label of the button that loads it. What ``data`` does not choose is as it is loaded, else the
+        default."""
+        target, loaded = str(data["target"]), self._pickers.runtime.engine.loaded
+        drafts, draft = self._pickers.drafts_of(target)
+        weights, held = self._pickers.quantizations_of(target), AUTO
+        if loaded is not None and loaded.target_id == target:
+            draft, held = loaded.draft_id or "", loaded.request.quantization
+        draft, held = data.get("draft", draft), data.get("quantization", held)
         return {
-            # What has one choice is no question.
             "fields": [
-                each for each in fields if len(each["choices"]) > 1 or each["name"] == "draft"
+                _field("draft", words.DRAFT, drafts, draft),
+                _field("quantization", words.QUANTIZATION, weights, held),
             ],
             "load": self._pickers.load_label(target, draft),
         }
@@ -79,14 +80,14 @@ class PairBackend:
         runtime = self._pickers.runtime
         try:
             if not data.get("target"):
-                raise InvalidRequest("target", Words.NO_TARGET)
+                raise InvalidRequest("target", words.NO_TARGET)
             runtime.loader.start(
                 chosen(
                     runtime,
                     str(data["target"]),
                     None if data.get("draft") is None else str(data["draft"]),
                     str(data.get("quantization") or AUTO),
-                    str(data.get("kv_cache") or AUTO),
+                    data.get("kv_cache") and str(data["kv_cache"]),
                     int(data["context"]) if data.get("context") else None,
                 )
             )
@@ -101,11 +102,11 @@ class PairBackend:
         return self.load_pair(data if data.get("target") else self._titled(str(data["model"])))
 
     def _titled(self, pair: str) -> View:
-        name = pair.split(" + ", maxsplit=1)[0]
+        name = target_title(pair)
         for spec in self._pickers.models():
             if model_title(spec.name) == name:
-                return {"target": spec.id, "draft": self._pickers.drafts_of(spec.id)[1]}
-        raise InvalidRequest("target", Words.writer_gone(pair))
+                return {"target": spec.id}
+        raise InvalidRequest("target", words.writer_gone(pair))
 
 
 def pair_of(loaded: Loaded) -> View:
@@ -125,26 +126,27 @@ def chosen(
     target: str,
     draft: str | None,
     quantization: str,
-    kv_cache_dtype: str,
+    kv_cache_dtype: str | None,
     context: int | None = None,
 ) -> LoadRequest:
-    """Return the load request of the pickers. For models that are loaded already, keep what no picker
-    shows, such as heads.
+    """Return the load request of the pickers, with the target's load options. For models that are loaded
+    already, keep what no picker shows, such as heads.
 
     Raises InvalidRequest.
     """
     loaded, request = runtime.engine.loaded, runtime.request(target, draft)
     if loaded is not None and (target, draft) == (loaded.target_id, loaded.draft_id or ""):
-        request = loaded.request
+        options = {field.name: getattr(request, field.name) for field in fields(LoadOptions)}
+        request = replace(loaded.request, **options)
     return replace(
         request,
         quantization=quantization,
-        kv_cache_dtype=kv_cache_dtype,
+        kv_cache_dtype=kv_cache_dtype or request.kv_cache_dtype,
         context=context or request.context,
     )
 
 
-def _field(name: str, label: str, info: str, choices: list[Choice], value: str) -> View:
+def _field(name: str, label: str, choices: list[Choice], value: str) -> View:
     """Return one picker: its label, its choices and its value."""
     offered = [{"id": each, "label": shown} for shown, each in choices]
-    return {"name": name, "label": label, "info": info, "choices": offered, "value": value}
+    return {"name": name, "label": label, "choices": offered, "value": value}

@@ -1,4 +1,7 @@
-"""The Models page's backend: the table, drafters, memory, opening, and folders. Plain values."""
+"""The Models page's backend: the table, drafters, memory, opening, and folders. Plain values.
+
+``app.ui.pages.models.loading`` has unloading and each model's load options.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +12,11 @@ from pathlib import Path
 from app.inventory import browse
 from app.inventory.downloads import key_of
 from app.runtime import Runtime
+from app.ui import words
 from app.ui.endpoints import endpoint, local_endpoint, outcome
-from app.ui.pages.models.rows import Rows, companions_of, fits, measured, part_of
+from app.ui.pages.models.rows import Best, Rows, companions_of, fits, measured, part_of
 from app.ui.rounds.speeds import Speeds
 from app.ui.rounds.view import View
-from app.ui.words import Words
 from app.ui.words.names import titles
 from engine.api import SEPARATOR, LoadRequest
 from engine.errors import ForetokenError, InvalidRequest, ModelError
@@ -43,6 +46,7 @@ class ModelsBackend:
         the last race measured, by the ids of target and draft."""
         self.runtime, self._speeds, self._raced = runtime, speeds or Speeds(), raced
         self.rows = Rows(runtime)
+        self._needed: dict[tuple[LoadRequest, int, bool], tuple[int, str]] = {}
 
     # ---- the table
 
@@ -56,19 +60,35 @@ class ModelsBackend:
             found.scan_once()
         looking = found.scanning  # asked first: what is found by the end is in the last answer
         return {
-            "rows": self.rows.all(),
+            "rows": [{**row, "held": self._held(row)} for row in self.rows.all()],
             "looking": looking,
             "comparing": found.working,
             "problems": list(self.runtime.catalog.problems),
             "unusable": self._unusable(found.found),
             "folders": [self._folder(path) for path in found.folders],
-            "memory": Words.memory(
+            "memory": words.memory(
                 format_bytes(memory.free_bytes()), format_bytes(memory.total_bytes())
             ),
         }
 
+    def _held(self, row: View) -> str:
+        """Return what Load takes in memory: of a model that is here it is its card's, read from files."""
+        if not row["here"]:
+            return str(row["held"] or "")
+        pair, target = row["pair"], {"target": row["id"], "draft": row["draft"]["id"]}
+        request = self._request({"pair": pair} if pair else target)
+        loaded = self.runtime.engine.loaded  # the first load compiles kernels, for other formats
+        known = request, row["bytes"], bool(loaded and loaded.compiled)
+        if known not in self._needed:
+            try:
+                found = self.runtime.inventory.forecast(request)
+            except ForetokenError:  # its load will say it
+                return str(row["held"] or "")
+            self._needed[known] = found.memory_fit.needed, found.quantization
+        return words.held(*self._needed[known], row["type"])
+
     def _place(self, place: str) -> str:
-        return Words.DOWNLOADS if place == str(self.runtime.models) else place
+        return words.DOWNLOADS if place == str(self.runtime.models) else place
 
     def _unusable(self, models: Iterable[FoundModel]) -> list[View]:
         return [
@@ -109,15 +129,16 @@ class ModelsBackend:
                 "error": str(error),
             }
         called = titles(*(choice.spec.name for choice in found.choices))
+        best = measured(self.runtime)
         drafts = [
-            self._draft(target, choice, name)
+            self._draft(target, choice, name, best)
             for choice, name in zip(found.choices, called, strict=True)
         ]
         known_heads = (head for pair in self.runtime.catalog.pairs for head in pair.heads)
         folders = dict.fromkeys((*known_heads, *self.runtime.found.heads))
         here = self.runtime.locate(target) is not None
         heads = [self.runtime.inventory.judge_head(target, folder) for folder in folders]
-        known = [self._head(target, head) for head in heads if head.kind]
+        known = [self._head(target, head, best) for head in heads if head.kind]
         return {
             "drafts": [*known, *drafts],
             "mtp": target.mtp,
@@ -126,7 +147,7 @@ class ModelsBackend:
             "error": None,
         }
 
-    def _draft(self, target: ModelSpec, choice: DraftChoice, name: str) -> View:
+    def _draft(self, target: ModelSpec, choice: DraftChoice, name: str, best: Best) -> View:
         draft = choice.spec
         least = break_even(target, draft) if choice.fits else None
         return {
@@ -138,28 +159,28 @@ class ModelsBackend:
             "here": self.runtime.locate(draft) is not None,
             "size": format_bytes(draft.bytes) if draft.bytes else "",
             "downloads": [key_of(draft)] if draft.repository else [],
-            **self._speed(target, draft),
+            **self._speed(target, draft, best),
             "break_even": least,
             "open": {"target": target.id, "draft": draft.id},
         }
 
-    def _speed(self, target: ModelSpec, draft: ModelSpec) -> View:
+    def _speed(self, target: ModelSpec, draft: ModelSpec, best: Best) -> View:
         """Return the measured speedup, by Tune, else by a race, else by replies."""
-        swept = measured(self.runtime).get((target.id, draft.id))
+        swept = best.get((target.id, draft.id))
         if swept is not None:
             return {"measured": str(swept), "faster": swept.winner.speedup > 1}
         if (raced := self._raced(target.id, draft.id)) is not None:
-            return {"measured": Words.raced(raced), "faster": raced > 1}
+            return {"measured": words.raced(raced), "faster": raced > 1}
         tried = self._speeds.tried(target.id, draft.id)
         if tried is None or tried.speedup is None:
             return {"measured": None, "faster": False}
-        told = Words.tried(tried.speedup, tried.replies)
+        told = words.tried(tried.speedup, tried.replies)
         return {"measured": told, "faster": tried.speedup > 1}
 
-    def _head(self, target: ModelSpec, head: HeadChoice) -> View:
+    def _head(self, target: ModelSpec, head: HeadChoice, best: Best) -> View:
         pairs = [p for p in self.runtime.catalog.pairs if head.folder in p.heads]
         draft = next((p.draft for p in pairs if p.target.id == target.id), None)
-        default = measured(self.runtime).get((target.id, draft.id if draft else None))
+        default = best.get((target.id, draft.id if draft else None))
         won = default is not None and default.winner.proposer == head.kind
         trained_here = next((p.name for p in pairs if p.heads == (head.folder,)), None)
         return {
@@ -271,12 +292,12 @@ class ModelsBackend:
     def _folders(self, target: str, draft: str) -> LoadRequest:
         target, draft = _cleaned(target), _cleaned(draft)
         if not target:
-            raise ModelError(Words.FOLDER_EMPTY)
+            raise ModelError(words.FOLDER_EMPTY)
         named = [_path(target), *([_path(draft)] if draft else [])]
         asked = LoadRequest.parse(SEPARATOR.join(named))  # which knows a head from a draft model
         return replace(self.runtime.request(asked.target, asked.draft), heads=asked.heads)
 
-    @local_endpoint(Words.BROWSE_AWAY)
+    @local_endpoint(words.BROWSE_AWAY)
     def browse(self, data: View) -> View:
         """List a folder of this machine."""
         try:
@@ -288,7 +309,7 @@ class ModelsBackend:
             entry["size"] = format_bytes(entry["bytes"]) if entry["bytes"] else ""
         return found
 
-    @local_endpoint(Words.BROWSE_AWAY)
+    @local_endpoint(words.BROWSE_AWAY)
     def dropped(self, data: View) -> View:
         """Find the file that was dropped on the page, by its name and size: browsers do not tell its
         path."""
@@ -297,7 +318,7 @@ class ModelsBackend:
         usual = [home / "Downloads", home / "Desktop", home, self.runtime.models]
         known = [model.path for model in self.runtime.found.found]
         path = browse.find(name, size, [path.parent for path in known] + usual)
-        return {"path": path, "error": None if path else Words.DROPPED_WHERE.format(name=name)}
+        return {"path": path, "error": None if path else words.DROPPED_WHERE.format(name=name)}
 
     # ---- folders that are looked into
 
@@ -308,7 +329,7 @@ class ModelsBackend:
         def add() -> None:
             path = _cleaned(data.get("folder"))
             if not path:
-                raise InvalidRequest("folder", Words.PLACE_EMPTY)
+                raise InvalidRequest("folder", words.PLACE_EMPTY)
             self.runtime.found.add(Path(path))
 
         return outcome(add)

@@ -8,9 +8,9 @@ from pathlib import Path
 from app.inventory.downloads import DownloadState
 from app.loading import LoadState
 from app.runtime import Runtime
+from app.ui import words
 from app.ui.endpoints import endpoint, outcome
 from app.ui.rounds.view import View
-from app.ui.words import Words
 from engine.errors import ForetokenError
 from engine.loading.inventory import DownloadedModel
 from engine.machine.secrets import SecretSource, hub_token
@@ -27,7 +27,7 @@ class DiskBackend:
     def disk(self, data: View | None = None) -> View:
         """Return what the downloads take."""
         inventory = self._runtime.inventory
-        downloads = inventory.downloaded()
+        downloads, used = inventory.downloaded(), self._in_use()
         token = hub_token()
         place = token.get()[1]
         return {
@@ -40,11 +40,11 @@ class DiskBackend:
                     "name": one.name,
                     "size": format_bytes(one.bytes),
                     "unfinished": one.unfinished,
-                    "in_use": bool(_uses(one, self._in_use())),
+                    "in_use": _uses(one, used),
                 }
                 for one in downloads
             ],
-            "token": Words.TOKEN_AT[place].format(file=token.file),
+            "token": words.TOKEN_AT[place].format(file=token.file),
             "own_token": place in (SecretSource.KEYRING, SecretSource.FILE),
         }
 
@@ -62,8 +62,8 @@ class DiskBackend:
         """Return the paths of models that are loaded, being loaded or downloaded."""
         runtime, used = self._runtime, []
         names: list[str | None] = []
-        loaded, status = runtime.engine.loaded, runtime.loader.status
-        if loaded is not None:
+        status = runtime.loader.status
+        for loaded in runtime.engine.resident:
             names += [loaded.target_id, loaded.draft_id]
             used += [Path(head) for head in loaded.request.heads]
         if status.state is LoadState.WORKING:

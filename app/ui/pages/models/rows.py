@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from app.inventory.downloads import key_of
 from app.runtime import Runtime
 from app.settings.defaults import Default, Defaults
+from app.ui import words
 from app.ui.rounds.view import View
-from app.ui.words import Words, count
-from app.ui.words.names import model_title, title
+from app.ui.words import count
+from app.ui.words.names import beside, model_title, says_size
+from app.ui.words.pair import drafter
+from engine.errors import ForetokenError
 from engine.files import parse_json
 from engine.loading.inventory import (
     LARGEST_SHARE,
@@ -24,8 +28,8 @@ from engine.loading.inventory import (
 from engine.machine import memory
 from engine.values.units import format_bytes
 
-Models = tuple[str, str | None]
-"""The ids of a target and of its draft."""
+Best = Mapping[tuple[str, str | None], Default]
+"""Measured defaults by the ids of target and draft."""
 
 
 class Rows:
@@ -39,12 +43,12 @@ class Rows:
         order."""
         runtime = self.runtime
         free, best = memory.free_bytes(), measured(runtime)
-        here = (*filter(runtime.locate, runtime.catalog.models), *runtime.beside_catalog())
+        drafting = {spec.id: spec for spec in runtime.drafting()}
         pairs = {pair.target.id: pair for pair in reversed(runtime.catalog.pairs)}
         found = {each.spec.id: each for each in runtime.found.found if each.spec is not None}
         specs = (*runtime.catalog.models, *runtime.beside_catalog())
         rows = [
-            self._row(spec, pairs.get(spec.id), found.get(spec.id), free, best, here)
+            self._row(spec, pairs.get(spec.id), found.get(spec.id), free, best, drafting)
             for spec in specs
         ]
         return sorted(rows, key=lambda row: not row["here"])
@@ -55,11 +59,13 @@ class Rows:
         pair: Pairing | None,
         found: FoundModel | None,
         free: int,
-        best: Mapping[Models, Default],
-        others: Sequence[ModelSpec],
+        best: Best,
+        others: Mapping[str, ModelSpec],
     ) -> View:
         here = self.runtime.locate(spec)
-        drafting = companions_of(spec, pair, here is not None)
+        draft = self._draft(spec, pair, here is not None, [*others.values()])
+        chosen = others.get(draft["id"]) if pair is None else None
+        drafting = (chosen,) if chosen else companions_of(spec, pair, here is not None)
         away = self.away(spec, *drafting)
         models = [one for one in (spec, *drafting) if one.parameters or not one.method]
         known = all(one.parameters for one in models)
@@ -78,12 +84,11 @@ class Rows:
             "place": self._place(found, here),
             "path": str(here) if here else None,
             "recent": here in self.runtime.found.recent,
-            "parameters": spec.parameters,
-            "parameters_text": count(spec.parameters) if spec.parameters else "",
+            "parameters_text": _parameters(spec),
             "bytes": spec.bytes,
             "size": format_bytes(spec.bytes) if spec.bytes else "",
             "context": f"{spec.context:,}" if spec.context else "",
-            "architecture": Words.architecture(found.architecture) if found else "",
+            "architecture": words.architecture(found.architecture) if found else "",
             "type": found.type if found else spec.gguf_type,
             "licence": "" if spec.licence == "unknown" else spec.licence,
             "gated": spec.gated,
@@ -94,9 +99,10 @@ class Rows:
             "files": [*map(key_of, (*spec.files, *spec.drafters))],
             "fits": fits(forecast),
             "largest": forecast.memory_fit.context if forecast else 0,
-            "held": Words.held(forecast, spec.gguf_type) if forecast else "",
-            "fit": forecast.memory_fit.sentence if forecast else Words.FILES_MISSING,
-            "draft": self._draft(spec, pair, here is not None, others),
+            "held": forecast
+            and words.held(forecast.memory_fit.needed, forecast.quantization, spec.gguf_type),
+            "fit": forecast.memory_fit.sentence if forecast else words.FILES_MISSING,
+            "draft": draft,
             "speed": default.winner.speedup if default else None,
             "speed_text": str(default) if default else "",
         }
@@ -106,38 +112,42 @@ class Rows:
         return [one for one in specs if self.runtime.locate(one) is None]
 
     def _source(self, spec: ModelSpec) -> str:
-        return spec.repository or (Words.SHIPPED if spec.shipped else str(spec.path))
+        return spec.repository or (words.SHIPPED if spec.shipped else str(spec.path))
 
     def _place(self, found: FoundModel | None, here: Path | None) -> str:
         if found is not None and found.place != str(self.runtime.models):
             return found.place
-        return Words.DOWNLOADS if here and self.runtime.models in here.parents else ""
+        return words.DOWNLOADS if here and self.runtime.models in here.parents else ""
 
     def _draft(
         self, spec: ModelSpec, pair: Pairing | None, here: bool, others: Sequence[ModelSpec]
     ) -> View:
-        """Return the ``name`` and ``id`` of the default draft, "" for none. ``known`` is False while
-        models are still being compared."""
+        """Return the ``name`` and ``id`` of the draft that is loaded with it, else of the default one; ""
+        for none. ``known`` is False while models are still being compared."""
+        loaded = self.runtime.engine.loaded
+        if loaded is not None and loaded.target_id == spec.id:
+            if loaded.draft_id:
+                with suppress(ForetokenError):  # its file is gone
+                    return _choice(spec, self.runtime.inventory.spec(loaded.draft_id))
+            return {"name": drafter(loaded), "id": loaded.draft_id or "", "known": True}
         if pair is None and spec.mtp:
-            return {"name": Words.MTP_INSIDE, "id": "", "known": True}
+            return {"name": words.MTP_INSIDE, "id": "", "known": True}
         if pair is None and spec.companions:
             head = self.runtime.inventory.own_head(spec) if here else spec.companions[0]
             if head is not None:
                 return {"name": part_of(spec, head), "id": "", "known": True}
         if pair is not None or not here:
-            draft = None if pair is None else pair.draft
-            return {"name": _beside(spec, draft), "id": draft.id if draft else "", "known": True}
+            return _choice(spec, None if pair is None else pair.draft)
         small = [one for one in others if (break_even(spec, one) or 1) <= LARGEST_SHARE]
         compared = self.runtime.found.compare(spec, small)
         best = self.runtime.inventory.best_draft(spec, compared.choices)
-        known = best is not None or not compared.pending
-        return {"name": _beside(spec, best), "id": best.id if best else "", "known": known}
+        return _choice(spec, best, best is not None or not compared.pending)
 
 
-def measured(runtime: Runtime) -> dict[Models, Default]:
+def measured(runtime: Runtime) -> Best:
     """Return what sweeps on this machine found fastest, by the models of the pair; the last one
     counts."""
-    found: dict[Models, Default] = {}
+    found: dict[tuple[str, str | None], Default] = {}
     for key, default in Defaults(runtime.data_dir).all().items():
         try:
             target, draft = parse_json(key)[:2]
@@ -154,11 +164,15 @@ def companions_of(spec: ModelSpec, pair: Pairing | None, here: bool) -> tuple[Mo
     return (pair.draft,) if pair.draft else ()
 
 
-def _beside(target: ModelSpec, draft: ModelSpec | None) -> str:
-    """Return a draft's name in its target's row: "0.5B"."""
-    if draft is None:
-        return ""
-    return title(f"{target.name} + {draft.name}").removeprefix(f"{model_title(target.name)} + ")
+def _parameters(spec: ModelSpec) -> str:
+    """Return how many parameters a file has, "" if its name says it: of "1.5B" it may have 1.78 B, as
+    some tables are stored twice."""
+    return count(spec.parameters) if spec.parameters and not says_size(spec.name) else ""
+
+
+def _choice(target: ModelSpec, draft: ModelSpec | None, known: bool = True) -> View:
+    name = "" if draft is None else beside(target.name, draft.name)
+    return {"name": name, "id": draft.id if draft else "", "known": known}
 
 
 def part_of(spec: ModelSpec, part: ModelSpec) -> str:

@@ -6,9 +6,9 @@ from contextlib import ExitStack
 
 from app import servers
 from app.runtime import Runtime
-from app.ui.endpoints import endpoint, outcome
+from app.ui import words
+from app.ui.endpoints import endpoint, outcome, waits
 from app.ui.rounds.view import View
-from app.ui.words import Words
 from engine.errors import ForetokenError, InvalidRequest
 from engine.machine.secrets import server_key
 from engine.values.address import Address
@@ -29,6 +29,7 @@ class ServersBackend:
         ]
         return {"servers": listed}
 
+    @waits
     @endpoint
     def ask_server(self, data: View) -> View:
         """Return which server answers at ``address``, and its models; nothing is stored."""
@@ -81,7 +82,7 @@ class ServersBackend:
         undo.callback(secret.snapshot())
         if key:
             place = secret.store(key)
-            kept.append(Words.SECRET_KEPT[place].format(what="key", file=secret.file))
+            kept.append(words.SECRET_KEPT[place].format(what="key", file=secret.file))
         known = {each.id for each in runtime.catalog.servers}
         identity = servers.keep(runtime.data_dir, address, str(data["model"]))
         runtime.read_catalog_again()
@@ -103,5 +104,5 @@ class ServersBackend:
 def _address(data: View) -> Address:
     text = str(data.get("address") or "").strip()
     if not text:
-        raise InvalidRequest("address", Words.ADDRESS_EMPTY)
+        raise InvalidRequest("address", words.ADDRESS_EMPTY)
     return Address.parse(text)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from app.inventory.downloads import Download, DownloadState, key_of
 from app.runtime import Runtime
-from app.ui.endpoints import endpoint, outcome
+from app.ui import words
+from app.ui.endpoints import endpoint, outcome, waits
 from app.ui.rounds.view import View
-from app.ui.words import Words, count
+from app.ui.words import count
 from engine.errors import ForetokenError, TokenNeeded
 from engine.loading.inventory import ModelSpec, hub_page
 from engine.machine import memory
@@ -21,6 +22,7 @@ class TransfersBackend:
         self._runtime = runtime
         self._looked_up: dict[str, ModelSpec] = {}  # by key, what people may download
 
+    @waits
     @endpoint
     def search(self, data: View) -> View:
         """Return repositories of GGUF files whose names have the ``words``."""
@@ -41,6 +43,7 @@ class TransfersBackend:
             ],
         }
 
+    @waits
     @endpoint
     def look_up(self, data: View) -> View:
         """Return what can be downloaded from a repository."""
@@ -60,10 +63,10 @@ class TransfersBackend:
                 {
                     "key": key_of(spec),
                     "name": spec.name,
-                    "type": spec.gguf_type or Words.LAYOUT,
+                    "type": spec.gguf_type or words.LAYOUT,
                     "size": format_bytes(spec.bytes),
                     "fits": spec.bytes < free,
-                    "fit": Words.weights_alone(format_bytes(spec.bytes), format_bytes(free)),
+                    "fit": words.weights_alone(format_bytes(spec.bytes), format_bytes(free)),
                     "path": str(self._runtime.locate(spec) or "") or None,
                 }
                 for spec in found.choices
@@ -127,7 +130,7 @@ class TransfersBackend:
             "speed": f"{format_bytes(int(progress.bytes_per_s))}/s"
             if progress and running
             else None,
-            "eta": None if eta is None else Words.duration(eta),
+            "eta": None if eta is None else words.duration(eta),
             "waiting": progress.waiting if progress and running else "",
             "error": one.message or None,
             "needs_token": one.needs_token,
@@ -157,7 +160,7 @@ class TransfersBackend:
             return {"error": str(error), "kept": None}
         return {
             "error": None,
-            "kept": Words.SECRET_KEPT[place].format(what="token", file=secret.file),
+            "kept": words.SECRET_KEPT[place].format(what="token", file=secret.file),
         }
 
     @endpoint

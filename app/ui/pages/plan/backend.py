@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import shlex
+import sys
 from dataclasses import fields
 from pathlib import Path
+from shutil import which
 from typing import Any
 
 from app.deploy.formats import AUTO, FORMATS, KV_WIDTHS
 from app.deploy.gpus import KINDS
 from app.deploy.known import known_models
 from app.deploy.launch_plan import PlanOptions, plan_for
-from app.deploy.methods import ENGINES, METHODS, NAMES, drafts_by
+from app.deploy.methods import DEPTHS, ENGINES, METHODS, NAMES, drafts_by
 from app.deploy.render import render
 from app.deploy.report import facts
 from app.ui.endpoints import endpoint
 from app.ui.rounds.view import View
 from engine.errors import InvalidRequest
 
-NUMBERS = {"depth": int, "users": int, "context": int, "acceptance": float}
+NUMBERS = {
+    **dict.fromkeys(("depth", "users", "context", "isl", "osl"), int),
+    **dict.fromkeys(("acceptance", "rps", "ttft", "itl", "price"), float),
+}
 """Fields that are not text; an empty one is left to the plan."""
 
 
@@ -49,6 +54,7 @@ class PlanBackend:
             ],
             "formats": [AUTO, *FORMATS],
             "kv_cache_dtypes": list(KV_WIDTHS),
+            "tasks": list(DEPTHS),
         }
 
     @endpoint
@@ -69,17 +75,26 @@ def _options(data: View) -> PlanOptions:
         try:
             values[field.name] = NUMBERS.get(field.name, str)(text)
         except ValueError as error:
-            raise InvalidRequest(field.name, f"'{text}' is no number for {field.name}.") from error
-    if "target" not in values or "gpus" not in values:
-        raise InvalidRequest("target", "Name a model and GPUs.")
-    return PlanOptions(**values)
+            raise InvalidRequest(
+                field.name, f"{field.name} is '{text}'; enter a number."
+            ) from error
+    if not {"target", "server"} & values.keys() or "gpus" not in values:
+        raise InvalidRequest("target", "Enter a model and GPUs.")
+    return PlanOptions(**{"target": "", **values})
+
+
+def _program() -> str:
+    """Return what starts the program in a terminal; the launcher puts nothing on PATH."""
+    beside = Path(sys.executable).with_name("foretoken")
+    return shlex.quote(str(beside)) if beside.exists() and not which("foretoken") else "foretoken"
 
 
 def _command(options: PlanOptions) -> str:
     """Return the ``foretoken plan`` command, with every option that differs from its default."""
-    words = ["foretoken", "plan", shlex.quote(options.target)]
+    words = [_program(), "plan", *([shlex.quote(options.target)] if options.target else [])]
     for field in fields(PlanOptions):
         value = getattr(options, field.name)
         if field.name != "target" and value != field.default and value is not None:
-            words += [f"--{field.name.replace('_', '-')}", shlex.quote(str(value))]
+            name = "from" if field.name == "server" else field.name.replace("_", "-")
+            words += [f"--{name}", shlex.quote(str(value))]
     return " ".join(words)

@@ -9,15 +9,16 @@ from dataclasses import replace
 from app.measuring import CHATS, behind, last_prompts
 from app.runtime import Runtime
 from app.storage.store import Store
+from app.ui import words
+from app.ui.controls.panel import rules_of
 from app.ui.controls.settings import Settings, decimal, whole
-from app.ui.endpoints import endpoint
-from app.ui.pages.race.opponents import look, methods_of, opponents, rules_of
+from app.ui.endpoints import endpoint, waits
+from app.ui.pages.race.opponents import look, methods_of, opponents
 from app.ui.pages.race.run import RaceRun
 from app.ui.pages.race.session import RaceSession
 from app.ui.rounds.measurements import Measurements, MeasuringBackend
 from app.ui.rounds.speeds import DRAFT
 from app.ui.rounds.view import View
-from app.ui.words import Words
 from app.ui.words.names import title
 from engine.api import Loaded, LoadRequest
 from engine.bench import prompts
@@ -72,6 +73,7 @@ class RaceBackend(MeasuringBackend):
             "asked": self.measurements.asked(self.PAGE),
         }
 
+    @waits
     @endpoint
     def look(self, data: View) -> View:
         """Return what an opponent can do, named by ``place``: a pair on this machine, loaded for the race
@@ -103,7 +105,7 @@ class RaceBackend(MeasuringBackend):
         """Run five more pairs of the last race. Raises ForetokenError."""
         session = self._session
         if session is None or self.runtime.engine.loaded is not session.loaded:
-            raise InvalidRequest("race", Words.RACE_GONE)
+            raise InvalidRequest("race", words.RACE_GONE)
         return {"number": self.measurements.start(self.PAGE, RaceRun(session, PAIRS), self._data)}
 
     def _asked(self, data: View, loaded: Loaded) -> RaceSession:
@@ -129,7 +131,7 @@ class RaceBackend(MeasuringBackend):
         ForetokenError."""
         text = str(data["place"]).strip()
         if not text:
-            raise InvalidRequest("place", Words.ADDRESS_EMPTY)
+            raise InvalidRequest("place", words.ADDRESS_EMPTY)
         request = loaded.request.alike(text)
         self.runtime.inventory.named(request)
         return request
@@ -141,7 +143,7 @@ class RaceBackend(MeasuringBackend):
             return _set()
         text = str(data.get("prompt") or "")
         if not text.strip():
-            raise InvalidRequest("prompt", Words.EMPTY)
+            raise InvalidRequest("prompt", words.EMPTY)
         return [Prompt(ONE, (text,))]
 
 

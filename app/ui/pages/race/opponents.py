@@ -1,4 +1,4 @@
-"""Opponents of the loaded pair in a race: a pair or model on this machine, or a server."""
+"""Opponents of the loaded pair in a race: a pair on this machine, or a server."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from contextlib import closing
 
 from app import servers
 from app.runtime import Runtime
+from app.ui import words
+from app.ui.controls.panel import rules_of
 from app.ui.pages.race.session import USUAL
 from app.ui.rounds.view import View
-from app.ui.words import Words
 from app.ui.words.names import titles
 from engine.api import Capabilities, Loaded, LoadRequest
 from engine.bench.reports import race as race_report
@@ -16,13 +17,14 @@ from engine.errors import ModelError
 from engine.loading.inventory import Pairing
 from engine.request import PLAIN
 from engine.values.address import Address
+from engine.values.method_titles import method_title
 from engine.values.sampling import AcceptanceRule
 
 _USUAL = {"name": USUAL}
 
 
 def opponents(runtime: Runtime, loaded: Loaded) -> list[View]:
-    """Return the pairs and models on this machine, and the servers of the catalog."""
+    """Return the pairs on this machine, and the servers of the catalog."""
     catalog, shown = runtime.catalog, (loaded.target_id, loaded.draft_id)
     pairs = [
         (each.id, each.name)
@@ -30,13 +32,8 @@ def opponents(runtime: Runtime, loaded: Loaded) -> list[View]:
         if (each.target.id, each.draft and each.draft.id) != shown
         and all(spec is None or runtime.locate(spec) for spec in (each.target, each.draft))
     ]
-    models = [
-        (each.id, each.name)
-        for each in (*catalog.models, *runtime.beside_catalog())
-        if each.id not in {one.id for one in catalog.pairs} and runtime.locate(each)
-    ]
     found = [(each.id, each.name) for each in catalog.servers if each.id != loaded.target_id]
-    kinds = {"pair": pairs, "model": models, "server": found}
+    kinds = {"pair": pairs, "server": found}
     listed = [(kind, *one) for kind, some in kinds.items() for one in some]
     _, *names = titles(loaded.name, *(name for _, _, name in listed))
     return [
@@ -48,29 +45,31 @@ def opponents(runtime: Runtime, loaded: Loaded) -> list[View]:
 def look(runtime: Runtime, request: LoadRequest) -> View:
     """Return what an opponent can do in a race, without loading it. Raises ForetokenError.
 
-    ``told``: what the user should know before, or ""; ``drafts``: models here that can draft for a
-    single model, ``pending`` while more are compared.
+    ``told``: what the user should know before, or "".
     """
     pairing = runtime.inventory.resolve(request)
     if pairing.target.address:
-        return {**_server(runtime, request, pairing), "drafts": [], "pending": False}
-    methods = [_USUAL, *({"name": name} for name in pairing.proposers)]
+        return _server(runtime, request, pairing)
+    methods = [_USUAL, *({"name": name, "title": method_title(name)} for name in pairing.proposers)]
     return {
         "methods": methods,
         "rules": list(map(str, AcceptanceRule)),
         "told": _memory(runtime, request),
-        **_drafts(runtime, pairing),
     }
 
 
 def methods_of(capabilities: Capabilities) -> list[View]:
     """Return the proposers, plain decoding first."""
     found = sorted(capabilities.proposers, key=lambda one: one.name != PLAIN)
-    return [{"name": one.name, "about": one.about, "depth": one.depth} for one in found]
-
-
-def rules_of(capabilities: Capabilities) -> list[str]:
-    return list(dict.fromkeys(map(str, (AcceptanceRule.AUTO, *capabilities.rules))))
+    return [
+        {
+            "name": one.name,
+            "title": method_title(one.name),
+            "about": one.about,
+            "depth": one.depth,
+        }
+        for one in found
+    ]
 
 
 def _server(runtime: Runtime, request: LoadRequest, pairing: Pairing) -> View:
@@ -78,7 +77,7 @@ def _server(runtime: Runtime, request: LoadRequest, pairing: Pairing) -> View:
     that it has loaded."""
     address = Address.parse(pairing.target.address)
     if address.model and (out := servers.puts_out(address)) is not None:
-        told = Words.loads_there(address.model, address.place, out)
+        told = words.loads_there(address.model, address.place, out)
         return {"methods": [_USUAL], "rules": [str(AcceptanceRule.AUTO)], "told": told}
     with closing(runtime.another_engine()) as engine:
         found = engine.load(request)
@@ -97,13 +96,3 @@ def _memory(runtime: Runtime, request: LoadRequest) -> str:
     except ModelError as error:  # its files are not here
         return str(error)
     return "" if memory_fit.fits else memory_fit.sentence
-
-
-def _drafts(runtime: Runtime, pairing: Pairing) -> View:
-    if pairing.id:
-        return {"drafts": [], "pending": False}
-    found = runtime.drafts_for(pairing.target)
-    here = [one.spec for one in found.choices if one.fits and runtime.locate(one.spec)]
-    names = titles(*(spec.name for spec in here))
-    drafts = [{"id": spec.id, "name": name} for spec, name in zip(here, names, strict=True)]
-    return {"drafts": drafts, "pending": found.pending}

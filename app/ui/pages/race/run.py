@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
+from app.ui import words
 from app.ui.pages.race.session import LoadWatcher, RaceSession
 from app.ui.rounds import view
 from app.ui.rounds.feed import Feed
 from app.ui.rounds.view import View
-from app.ui.words import Words
 from engine.bench import divergence
 from engine.bench.race import Pair, Race, Run, Side
 from engine.bench.reports import race as race_report
@@ -96,7 +96,7 @@ class RaceRun:
     def _check_still_there(self) -> None:
         session = self._session
         if session.runtime.engine.loaded is not session.loaded:
-            raise ForetokenError(Words.MEASURED_PAIR_GONE)
+            raise ForetokenError(words.MEASURED_PAIR_GONE)
 
     def _on_run(self, run: Run, of: int) -> None:
         self._check_still_there()

@@ -6,12 +6,13 @@ Mistakes of users raise ``ForetokenError``, whose text the page shows.
 from __future__ import annotations
 
 from app.runtime import Runtime
+from app.ui import words
 from app.ui.endpoints import endpoint
 from app.ui.rounds.view import View, shorten
-from app.ui.words import Words
 from app.web.listen import is_loopback
 from app.web.request_log import ENDED, LoggedRequest
 from app.web.switch import ApiSwitch
+from engine.values.method_titles import method_title
 
 
 class ServerBackend:
@@ -91,11 +92,11 @@ def show_request(asked: LoggedRequest) -> View:
         "number": asked.number,
         "at": asked.at,
         "seconds": shorten(asked.seconds),
-        "address": Words.THIS_MACHINE if here else asked.address,
+        "address": words.THIS_MACHINE if here else asked.address,
         "agent": asked.agent,
         "path": asked.path,
         "model": asked.model,
-        "method": asked.method,
+        "method": method_title(asked.method),
         "stage": str(asked.stage),
         "ended": asked.stage in ENDED,
         "message": asked.message,

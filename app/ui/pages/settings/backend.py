@@ -11,11 +11,11 @@ from app import diagnostics
 from app.runtime import Runtime
 from app.settings.preferences import COMPUTING, PAIR, Preferences, StartWith
 from app.stored_data import StoredData
+from app.ui import words
 from app.ui.controls.settings import whole
 from app.ui.endpoints import endpoint, local_endpoint
 from app.ui.pages.chat.backend import ChatBackend
 from app.ui.rounds.view import View
-from app.ui.words import Words
 from app.ui.words import pair as pair_words
 from app.web.switch import ApiSwitch
 from engine.api import LoadRequest
@@ -25,7 +25,9 @@ from engine.machine.secrets import hub_token
 from engine.values.units import format_bytes
 
 START = "start"
+IDLE, TITLES = "idle_unload", "titles"
 STATED = {
+    IDLE: (IDLE,),
     START: ("pair", "head", "quantization", "kv_cache_dtype"),
     **{name: (name,) for name in COMPUTING},
 }
@@ -47,7 +49,9 @@ class SettingsBackend:
     @endpoint
     def computing(self, data: View | None = None) -> View:
         """Return each setting's value, its choices, and the options that fix it. ``reload``: the loaded
-        pair still has other settings."""
+        pair still has other settings. ``idle_unload``: minutes without a request after which the model
+        is unloaded, None for never; the next message or request loads it again. ``titles``: whether the
+        loaded model names new chats, if it is large enough."""
         kept = self.runtime.preferences.read()
         first, loaded = self.runtime.first, self.runtime.engine.loaded
         default, most = diagnostics.thread_limits()
@@ -57,6 +61,8 @@ class SettingsBackend:
             "device": {"value": first.device, "choices": devices},
             "threads": {"value": first.threads, "default": default, "most": most},
             "native": {"value": first.native},
+            TITLES: {"value": kept.titles},
+            IDLE: {"value": self.runtime.idle.minutes, "choices": [None, 5, 15, 30, 60, 240]},
             "fixed": {name: self._stated(name) for name in STATED if self._stated(name)},
             "loaded": loaded and loaded.name,
             "reload": loaded is not None
@@ -68,16 +74,22 @@ class SettingsBackend:
         """Store another ``value`` for the setting ``name``. Raises ForetokenError."""
         name, value = str(data["name"]), data["value"]
         if self._stated(name):
-            raise InvalidRequest(name, Words.SETTING_FIXED)
+            raise InvalidRequest(name, words.SETTING_FIXED)
         if name == START:
             changes = self._started_with(str(value))
         elif name in COMPUTING:
             changes = {name: whole(name, value) if name == "threads" else value}
+        elif name == TITLES:
+            changes = {name: value}
+        elif name == IDLE:
+            changes = {name: None if value in (None, "") else whole(name, value)}
         else:
             raise InvalidRequest(name, f"There is no setting {name}.")
         self.runtime.preferences.keep(**changes)
         if name in COMPUTING:
             self.runtime.first = replace(self.runtime.first, **changes)
+        if name == IDLE:
+            self.runtime.idle.minutes = changes[IDLE]
         return self.computing()
 
     @endpoint
@@ -86,7 +98,7 @@ class SettingsBackend:
         first, loaded = self.runtime.first, self.runtime.engine.loaded
         computed = {name: getattr(first, name) for name in COMPUTING}
         self.runtime.loader.start(first if loaded is None else replace(loaded.request, **computed))
-        return self.chat.status()
+        return self.chat.loading.status()
 
     def _stated(self, name: str) -> list[str]:
         """Return the command line options that fix a setting."""
@@ -112,7 +124,7 @@ class SettingsBackend:
             return {"start_with": _way(way)}
         loaded = self.runtime.engine.loaded
         if loaded is None:
-            raise InvalidRequest(START, Words.NOT_LOADED)
+            raise InvalidRequest(START, words.NOT_LOADED)
         return {"start_with": StartWith.CHOSEN, "chosen": LoadRequest(**_pair(loaded.request))}
 
     def _name(self, request: LoadRequest | None) -> str | None:
@@ -144,13 +156,13 @@ class SettingsBackend:
     def _models_moved(self) -> bool:
         return self.runtime.models != self.runtime.data_dir / "models"
 
-    @local_endpoint(Words.NOT_ON_THIS_SCREEN)
-    def open_folder(self, data: View) -> View:
+    @local_endpoint(words.NOT_ON_THIS_SCREEN)
+    def open_folder(self, data: View) -> bool:
         """Show a folder in this machine's file manager. Raises InvalidRequest."""
         path = self.data.folders.get(str(data["name"]))
         if path is None or not path.is_dir() or typer.launch(str(path)):
-            raise InvalidRequest("folder", Words.NO_FILE_MANAGER)
-        return {"opened": str(path)}
+            raise InvalidRequest("folder", words.NO_FILE_MANAGER)
+        return True
 
     # ---- the user's data
 
@@ -166,7 +178,7 @@ class SettingsBackend:
     def forget(self, data: View | None = None) -> View:
         """Delete the user's data for good. Raises ForetokenError."""
         if self.chat.live_replies.stop_all():
-            raise InvalidRequest("chat", Words.STILL_WRITING)
+            raise InvalidRequest("chat", words.STILL_WRITING)
         try:
             self.data.forget()
         except OSError as error:
@@ -189,14 +201,14 @@ class SettingsBackend:
 
     def _plan(self) -> list[tuple[str, str]]:
         loaded, settings = self.runtime.engine.loaded, self.chat.stored.now().settings
-        rows = [("chats are drafted by", pair_words.method(settings, False))]
+        rows = [("drafting method", pair_words.method(settings))]
         if loaded is None:
             return rows
         try:
             found = self.runtime.inventory.forecast(loaded.request)
-            rows.append(("memory, as planned", found.memory_fit.sentence))
+            rows.append(("memory needed", found.memory_fit.sentence))
         except ForetokenError as error:
-            rows.append(("memory, as planned", str(error)))
+            rows.append(("memory needed", str(error)))
         return rows
 
 
@@ -208,4 +220,4 @@ def _way(text: str) -> StartWith:
     try:
         return StartWith(text)
     except ValueError as error:
-        raise InvalidRequest(START, f"start is {text!r}; choose one of the list.") from error
+        raise InvalidRequest(START, f"start is {text!r}; choose an entry of the list.") from error

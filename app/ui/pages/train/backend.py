@@ -12,14 +12,15 @@ from app.training import runs as training
 from app.training.drafters import CHATS, SHIPPED
 from app.training.options import TrainingOptions, trainable_kinds
 from app.training.runs import State, Status, Trainings
+from app.ui import words
 from app.ui.controls.pickers import Pickers
 from app.ui.endpoints import endpoint
 from app.ui.rounds.view import View
-from app.ui.words import Words
 from app.ui.words.names import titles
 from engine.api import LoadRequest
 from engine.errors import ForetokenError, InvalidRequest
 from engine.request import PLAIN
+from engine.values.method_titles import method_title
 
 DRAFT_MODEL = "draft"
 """The proposer, and the kind of drafter, that is a separate model."""
@@ -156,14 +157,22 @@ def show(status: Status) -> View:
         "done": status.done,
         "of": status.of,
         "share": status.share,
-        "left": None if status.seconds_left is None else Words.duration(status.seconds_left),
+        "recorded": _recorded(status),
+        "left": None if status.seconds_left is None else words.duration(status.seconds_left),
         "loss": [[at / 60, loss] for at, loss in thinned(status.curve)],
         "length": [[entry.seconds / 60, entry.length] for entry in status.measured],
         "positions": list(last.per_position) if last else [],
         "error": status.error or None,
         "drafter": str(status.drafter) if status.drafter else None,
-        "folder": str(status.folder),
     }
+
+
+def _recorded(status: Status) -> float:
+    """Return the share of the recording that is over. It ends with its prompts or its time."""
+    by_time = 0.0
+    if status.seconds_left is not None:
+        by_time = 1 - status.seconds_left / (60 * status.run.options.minutes)
+    return min(1.0, max(status.done / max(1, status.of), by_time))
 
 
 def thinned(points: Sequence[tuple[float, float]]) -> Sequence[tuple[float, float]]:
@@ -175,19 +184,18 @@ def thinned(points: Sequence[tuple[float, float]]) -> Sequence[tuple[float, floa
 
 
 def _kind(kind: str) -> View:
-    name, sentence = Words.KINDS.get(kind, (kind, ""))
-    return {"id": kind, "name": name, "sentence": sentence}
+    return {"id": kind, "name": method_title(kind), "sentence": words.KINDS.get(kind, "")}
 
 
 def _options(data: View) -> TrainingOptions:
     try:
         minutes = float(data["minutes"])
     except ValueError as error:
-        raise InvalidRequest("minutes", Words.TRAIN_MINUTES) from error
+        raise InvalidRequest("minutes", words.TRAIN_MINUTES) from error
     prompts = str(data["prompts"])
     if prompts not in (*SHIPPED, CHATS):
         prompts = prompts.strip().strip("\"'")
         if not prompts:
-            raise InvalidRequest("prompts", Words.TRAIN_FILE)
+            raise InvalidRequest("prompts", words.TRAIN_FILE)
         prompts = str(Path(prompts).expanduser().absolute())
     return TrainingOptions(str(data["target"]), str(data["kind"]), prompts, minutes)

@@ -12,6 +12,7 @@ from app.measuring import CHATS, check_tunable, keep_winners, winner
 from app.runtime import Runtime
 from app.settings.defaults import Defaults, Winner
 from app.storage.store import Store
+from app.ui import words
 from app.ui.controls.settings import whole
 from app.ui.endpoints import endpoint
 from app.ui.pages.race.backend import own_prompts
@@ -19,7 +20,6 @@ from app.ui.pages.race.run import standing
 from app.ui.rounds.feed import Feed
 from app.ui.rounds.measurements import Measurements, MeasuringBackend
 from app.ui.rounds.view import View
-from app.ui.words import Words
 from engine.api import Loaded
 from engine.bench import prompts, sweep
 from engine.bench.answering import Stop
@@ -30,6 +30,8 @@ from engine.bench.sweep import Plan, Result, Row
 from engine.errors import ForetokenError, InvalidRequest
 from engine.request import PLAIN, Control, Speculation
 from engine.values import MAX_DEPTH
+from engine.values.method_titles import method_title
+from engine.values.units import counted
 
 SET = "set"
 """The bench's own prompts."""
@@ -107,15 +109,17 @@ class TuneBackend(MeasuringBackend):
         found = self._sets(of_each)
         asked = [one for name in data["sources"] for one in found.get(str(name), ())]
         if not asked:
-            raise InvalidRequest("prompts", Words.TUNE_NO_PROMPTS)
+            raise InvalidRequest("prompts", words.TUNE_NO_PROMPTS)
         return Plan(chosen, max_tokens=max_tokens, repeats=repeats), asked
 
     @endpoint
     def use(self, data: View | None = None) -> View:
-        """Store the fastest setting as the measured pair's default. Raises ForetokenError."""
+        """Store the confirmed winner as the measured pair's default. Raises ForetokenError."""
         tuning = self._measured()
+        if not tuning.decided:
+            raise InvalidRequest("sweep", words.TUNE_NO_VERDICT)
         if self.runtime.engine.loaded is not tuning.loaded:
-            raise InvalidRequest("pair", Words.TUNE_OTHER_PAIR)
+            raise InvalidRequest("pair", words.TUNE_OTHER_PAIR)
         median = tuning.confirmed.median if tuning.confirmed else None
         kept = keep_winners(self.runtime.data_dir, tuning.loaded, tuning.result, median)
         return {"kept": str(kept)}
@@ -136,7 +140,7 @@ class TuneBackend(MeasuringBackend):
 
     def _measured(self) -> Tuning:
         if self._tuning is None or not self._tuning.result.rows:
-            raise InvalidRequest("sweep", Words.TUNE_NOTHING)
+            raise InvalidRequest("sweep", words.TUNE_NOTHING)
         return self._tuning
 
     def _sets(self, of_each: int = 1) -> dict[str, list[Prompt]]:
@@ -153,7 +157,7 @@ class Tuning:
     result     kinds, rows: {"method depth": {kind: figures}}, winners by kind, divergences, left_out
     confirmed  how that race stands, as ``standing`` of the race page; better: whether its
                winner is also faster than the present default
-    rest       stopped: whether it was ended before its time
+    rest       stopped: whether it was ended before its time; decided: whether there is a winner
     """
 
     def __init__(
@@ -170,6 +174,7 @@ class Tuning:
         self._engine, self._plan, self._asked = runtime.engine, plan, asked
         self._defaults = defaults
         self.confirmed: Estimate | None = None
+        self.decided = False
         self._stop = Stop()
         self._race: Race | None = None
         self._began = time.monotonic()
@@ -179,10 +184,11 @@ class Tuning:
     def facts(self) -> View:
         """The conditions of the measurement, to be read beside the figures."""
         loaded, plan = self.loaded, self._plan
+        repeats = counted(plan.repeats, "repeat")
         return {
             "pair": loaded.name,
             "target": f"{loaded.quantization} on {loaded.device}",
-            "replies": f"{plan.max_tokens} tokens at most, {plan.repeats} repeats, seed {plan.seed}",
+            "replies": f"up to {plan.max_tokens} tokens, {repeats}, seed {plan.seed}",
             "date": datetime.now(UTC).date().isoformat(),
         }
 
@@ -210,11 +216,11 @@ class Tuning:
             )
             stopped = self.result.stopped or not self._confirm()
         finally:
-            self.feed.append({"t": "rest", "stopped": stopped})
+            self.feed.append({"t": "rest", "stopped": stopped, "decided": self.decided})
 
     def _progressed(self, done: int, total: int) -> None:
         if self._engine.loaded is not self.loaded:
-            raise ForetokenError(Words.MEASURED_PAIR_GONE)
+            raise ForetokenError(words.MEASURED_PAIR_GONE)
         self._done, self._total = done, total + _race_replies(self._asked)
         took = time.monotonic() - self._began
         left = took / done * (self._total - done)
@@ -227,6 +233,7 @@ class Tuning:
         """Race the winner against plain decoding. Return False if that was stopped."""
         best, plan = sweep.winners(self.result)[ALL], self._plan
         if best.setting == sweep.PLAIN_SETTING:
+            self.decided = True
             return True
         plain = plan.way(sweep.PLAIN_SETTING, best.temperature)
         contest = Contest(plain, plan.way(best.setting, best.temperature), self.result.prompts)
@@ -235,7 +242,8 @@ class Tuning:
             return False
         self.confirmed = race.estimate
         shown = standing(race)
-        better = shown["favours"] > 0 and self._defaults.beaten_by(
+        self.decided = shown["favours"] > 0
+        better = self.decided and self._defaults.beaten_by(
             self.loaded, replace(winner(best), speedup=shown["median"])
         )
         self.feed.append({**shown, "t": "confirmed", "better": better})
@@ -263,10 +271,12 @@ def _race_replies(asked: list[Prompt]) -> int:
 def _figures(row: Row) -> View:
     return {
         "method": row.proposer,
+        "title": method_title(row.proposer),
         "depth": _depth(row),
         "kind": row.prompt_kind,
         "speedup": row.speedup,
         "slowest": row.slowest,
+        "fastest": row.fastest,
         "tokens_per_s": row.tokens_per_s,
         "acceptance_rate": row.acceptance_rate,
         "prompts": row.prompts,
@@ -281,18 +291,28 @@ def _depth(row: Row) -> str:
 
 def _winner(row: Row) -> View:
     kept: Winner = winner(row)
-    return {"method": row.proposer, "depth": _depth(row), "speedup": row.speedup, "told": str(kept)}
+    return {
+        "method": row.proposer,
+        "title": method_title(row.proposer),
+        "depth": _depth(row),
+        "speedup": row.speedup,
+        "told": str(kept),
+    }
 
 
 def _methods(loaded: Loaded) -> list[View]:
     offered = loaded.capabilities.proposers
-    return [{"name": one.name, "about": one.about} for one in offered if one.name != PLAIN]
+    return [
+        {"name": one.name, "title": method_title(one.name), "about": one.about}
+        for one in offered
+        if one.name != PLAIN
+    ]
 
 
 def _offered(loaded: Loaded, methods: list[Any]) -> list[str]:
     names = [name for name in map(str, methods) if name in loaded.capabilities.names]
     if not names:
-        raise InvalidRequest("methods", Words.TUNE_NO_METHODS)
+        raise InvalidRequest("methods", words.TUNE_NO_METHODS)
     return names
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
@@ -12,6 +12,7 @@ from engine.bench.prompts import ALL
 from engine.bench.real.contest import Case, Method, NotMeasured, Result
 from engine.bench.real.reports import summary
 from engine.bench.real.reports.summary import Cost, Lead, RelativeCosts, Row, Spread
+from engine.bench.reports.sweep import grid
 from engine.machine import processor
 from engine.stats import times
 from engine.values.units import format_bytes
@@ -50,12 +51,12 @@ class Report:
         ]
         changed = [row for row in self.rows if row.differ]
         sentences += [
-            f"{row.engine} ({row.setting.name}, {row.weights}) changed the words of its plain "
-            f"decoding in {row.differ} of {len(self.result.kinds)} replies."
+            f"{row.engine} ({row.setting.name}, {row.weights}) wrote other text than "
+            f"without drafting in {row.differ} of {len(self.result.kinds)} replies."
             for row in changed
         ]
         if self.rows and not changed:
-            sentences.append("No setting changed a word of its engine's plain decoding.")
+            sentences.append("No setting wrote other text than its engine writes without drafting.")
         return sentences
 
     def lines(self) -> Table:
@@ -69,7 +70,7 @@ class Report:
                 row.setting.name,
                 _range(row.tokens_per_s[ALL], 1),
                 *(f"{row.tokens_per_s[kind].median:.1f}" for kind in kinds),
-                "-" if row.speedup is None else times(row.speedup.median),
+                "-" if row.speedup is None else times(row.speedup.median, 2),
                 "-" if row.acceptance is None else f"{row.acceptance:.0%}",
                 "-" if row.length is None else f"{row.length:.2f}",
                 {None: "-", 0: "equal"}.get(row.differ, f"{row.differ} differ"),
@@ -121,17 +122,17 @@ class Report:
         """Return the whole report as one page."""
         parts = [f"# {title}", "\n".join(f"- {name}: {value}" for name, value in facts.items())]
         parts += [
-            "Tokens a second, the middle of all repeats, in brackets the least and the most; of each "
-            "engine's settings of a method the fastest. The time of a prompt is not in it.",
-            _grid(self.by_method()),
+            "Tokens per second: the median of all repeats, with the range in brackets, of "
+            "each engine's fastest setting per method. Prompt time is not included.",
+            grid(*self.by_method()),
             "\n".join(f"- {sentence}" for sentence in self.headlines()),
             "## Every setting",
-            _grid(self.lines()),
+            grid(*self.lines()),
             "## Start, memory, prompts",
-            _grid(self.loading()),
+            grid(*self.loading()),
         ]
         if self.relative_costs is not None:
-            parts += ["## What a round costs", self.steps()]
+            parts += ["## Cost of a round", self.steps()]
         if self.absent:
             parts += ["## Not measured", "\n".join(f"- {a.name}: {a.reason}" for a in self.absent)]
         return "\n\n".join(parts) + "\n"
@@ -165,7 +166,7 @@ def facts_of(case: Case, repeats: int, prompts: int) -> dict[str, str]:
     return {
         "target": case.target.name,
         "draft": case.draft.name if case.draft else "none",
-        "replies": f"{prompts} prompts, {case.limit} tokens at most, temperature 0",
+        "replies": f"{prompts} prompts, up to {case.limit} tokens, temperature 0",
         "repeats": str(repeats),
         "threads": str(case.threads),
         "machine": f"{processor.name()}, {platform.system()}",
@@ -185,10 +186,3 @@ def _cell(row: Row | None, fastest: float) -> str:
     bold = "**" if row.speed == fastest else ""
     words = f", {row.differ} differ" if row.differ else ""
     return f"{bold}{_range(row.tokens_per_s[ALL], 1)}{bold} {row.setting.name}{words}"
-
-
-def _grid(table: Table) -> str:
-    """Return a Markdown table."""
-    head, lines = table
-    rule: Sequence[str] = ["---"] * len(head)
-    return "\n".join("| " + " | ".join(line) + " |" for line in (head, rule, *lines))

@@ -47,6 +47,7 @@ struct Scratch {
           arranged(widest),
           scores(size_t(QUERY_TILE) * rounded_up(shape.context, LANES)),
           head(size_t(QUERY_TILE) * head_dim),
+          turned(head_dim),
           gates(GATES),
           embedded(size_t(shape.count) * shape.own_width),
           delta(delta) {}
@@ -54,6 +55,7 @@ struct Scratch {
     std::vector<float> x, normed;
     Arranged arranged;
     std::vector<float> scores, head;
+    std::vector<float> turned;    // a row's cosines and sines, where these are not those of one position
     std::vector<float> gates;     // of an MLP
     std::vector<float> embedded;  // a token's row of the second embedding
     DeltaRow delta;
@@ -118,8 +120,12 @@ public:
         for_each_sequence([&](const Sequence& sequence, int before) {
             const int32_t* parents = sequence.parents;
             int* positions = positions_ + before;
-            for (int r = 0; r < sequence.rows; ++r)
+            for (int r = 0; r < sequence.rows; ++r) {
                 positions[r] = !parents ? sequence.start + r : parents[r] < 0 ? sequence.start : positions[parents[r]] + 1;
+                places_[before + r] = sequence.places ? sequence.places + 3 * r : nullptr;
+                turns_[before + r] = positions[r] + sequence.shift;
+                embedded_[before + r] = sequence.embedded ? sequence.embedded[r] : nullptr;
+            }
             rows_ += sequence.rows;
         });
         for (WorkCounter& each : counters_) each.next.store(0, std::memory_order_relaxed);
@@ -183,6 +189,10 @@ private:
     void embed(Scratch& scratch) {
         for (int r = 0; r < rows_; ++r) {
             float* row = scratch.x.data() + size_t(r) * shape_.hidden;
+            if (embedded_[r]) {
+                std::memcpy(row, embedded_[r], sizeof(float) * shape_.hidden);
+                continue;
+            }
             shape_.embedding->row(int(step_.tokens[r]), row);
             if (shape_.embedding_scale != 1.0f)
                 for (int k = 0; k < shape_.hidden; ++k) row[k] *= shape_.embedding_scale;
@@ -562,7 +572,7 @@ private:
     void store_row(const HeadCache<T>& cache, const Attention& layer, int head, int r, int place, Scratch& scratch) const {
         const int heads = layer.heads, width = layer.head_dim;
         const float* row = row_of(layer, r);
-        rotate(layer, row + size_t(heads + head) * width, heads + head, positions_[r], scratch.head.data());
+        rotate(layer, row + size_t(heads + head) * width, heads + head, turning(layer, r, scratch), scratch.head.data());
         const float* value = row + size_t(heads + layer.kv_heads + head) * width;
         if (layer.value_norm) {
             float* normed = scratch.head.data() + width;
@@ -582,7 +592,7 @@ private:
             const int head = kv_head * group + query / rows, r = row + query % rows;
             const int position = positions_[r];
             float* rotated = scratch.head.data() + size_t(query - from) * width;
-            rotate(layer, row_of(layer, r) + size_t(head) * width, head, position, rotated);
+            rotate(layer, row_of(layer, r) + size_t(head) * width, head, turning(layer, r, scratch), rotated);
             if (layer.temperature)
                 for (int d = 0; d < width; ++d) rotated[d] *= layer.temperature[position];
             const int first = layer.window && position >= layer.window ? position - layer.window + 1 : 0;
@@ -609,10 +619,21 @@ private:
                 layer.head_dim};
     }
 
-    void rotate(const Attention& layer, const float* from, int head, int position, float* to) const {
+    // Return the cosines and sines that turn row r; null without positions. In an image each pair follows one of three numbers.
+    const float* turning(const Attention& layer, int r, Scratch& scratch) const {
+        if (!layer.rotation) return nullptr;
+        const int width = layer.head_dim;
+        const int32_t* place = places_[r];
+        if (!layer.axes) return layer.rotation + size_t(positions_[r]) * width;
+        if (!place) return layer.rotation + size_t(turns_[r]) * width;
+        for (int d = 0; d < width; d += 2)
+            std::copy_n(layer.rotation + size_t(place[layer.axes[d / 2]]) * width + d, 2, scratch.turned.data() + d);
+        return scratch.turned.data();
+    }
+
+    void rotate(const Attention& layer, const float* from, int head, const float* rotation, float* to) const {
         const int width = layer.head_dim;
         const float* norm = layer.qk_norm ? layer.qk_norm + size_t(head) * width : nullptr;
-        const float* rotation = layer.rotation ? layer.rotation + size_t(position) * width : nullptr;
         if (layer.qk_norm_across_heads) {
             const int first = head < layer.heads ? 0 : layer.heads, count = first ? layer.kv_heads : layer.heads;
             const float factor = norm_factor(from - ptrdiff_t(head - first) * width, count * width, shape_.epsilon);
@@ -633,6 +654,9 @@ private:
     Step step_{};
     int rows_ = 0;                  // of all sequences
     int positions_[MAX_STEP_ROWS];  // of each row in its sequence
+    int turns_[MAX_STEP_ROWS];      // the positions by which rows are turned
+    const int32_t* places_[MAX_STEP_ROWS];   // in an image, or null
+    const float* embedded_[MAX_STEP_ROWS];   // or null
     std::vector<std::unique_ptr<Scratch>> scratch_;
     std::vector<float> qkv_, attended_, update_, active_, own_;
     std::vector<WorkCounter> counters_;  // of each linear layer in a step; the own inputs' and the head's last

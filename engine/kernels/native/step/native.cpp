@@ -68,6 +68,8 @@ EXPORTED int foretoken_draft(Decoder* decoder, const Step* step, int depth, int 
         joint_probability *= probabilities[index];
         if (joint_probability < floor) return index + 1;
         advance(sequence, 1);
+        sequence.embedded = nullptr;  // it is behind the prompt
+        sequence.places = nullptr;
         sequence.to = sequence.pending;
         next.tokens = tokens + index;
     }

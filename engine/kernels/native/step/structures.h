@@ -22,6 +22,7 @@ struct Attention {
     const float* sinks;     // [heads], or null
     const float* rotation;  // [context][head_dim / 2][cosine, sine]
     const float* temperature;  // [context]: multiplies queries
+    const int32_t* axes;       // [head_dim / 2]: which number of a row's place in an image turns each pair; null: its position does
     int32_t heads, kv_heads, head_dim;
     int32_t window;  // positions that a row sees; 0: all
     int32_t slot;    // of the layer's keys and values in a cache
@@ -188,15 +189,20 @@ inline void multiply_trimmed(const Matrix& head, const Arranged& rows, const Tri
 struct Sequence {
     Cache cache;
     const int32_t* parents;  // null: a chain; else of at most sixteen rows in a tree, the first -1, parents before children
+    const float* const* embedded;  // of each row, null where its token's is looked up; null: all are
+    const int32_t* places;         // time, row and column of each row [rows][3]; null: all three are its position plus `shift`
     int32_t rows, start;
     // Of recurrent layers. State `from` has taken in the first `absorbed` tokens; it takes in those up to `start` before the
     // rows go to state `to`. Rows behind them go from there to `pending`.
     int32_t from, to, pending, absorbed;
+    int32_t shift;  // what images before add to positions
 };
 
 // Makes `sequence` go on behind its rows, where the next ones are in `rows`.
 inline void advance(Sequence& sequence, int rows) {
     sequence.start += sequence.rows;
+    if (sequence.embedded) sequence.embedded += sequence.rows;
+    if (sequence.places) sequence.places += 3 * size_t(sequence.rows);
     sequence.rows = rows;
     sequence.from = sequence.to;
     sequence.absorbed = sequence.start;

@@ -15,6 +15,7 @@ import numpy as np
 from engine.errors import ModelError
 from engine.models.checkpoints.config_file import MOST_LAYERS
 from engine.models.checkpoints.gguf.names import LAYER_PARTS, check_architecture
+from engine.values import shown
 
 _CLASSES = {
     "llama": ("LlamaForCausalLM", "llama"),
@@ -88,7 +89,7 @@ class Settings:
             value = value[0]
         if isinstance(value, int) and not isinstance(value, bool) and value > 0:
             return value
-        raise self.wrong(key, value, "a whole number above 0, the same in all layers")
+        raise self.wrong(key, value, "a whole number above 0, equal in all layers")
 
     def number(self, key: str, default: float | None = None) -> float:
         """Return a number above 0, as it was written in decimals: 1e-06, not 9.999999974752427e-07."""
@@ -108,8 +109,8 @@ class Settings:
 
     def wrong(self, key: str, value: object, expected: str) -> ModelError:
         return ModelError(
-            f"{self.file}: {self.prefix}.{key} is {value!r}; it must be {expected}. The file is "
-            "damaged or of another kind than it says: download it again."
+            f"{self.file}: {self.prefix}.{key} is {shown(value)}; it must be {expected}. "
+            "The file is damaged or mislabelled: download it again."
         )
 
     def _value(self, key: str, default: Any) -> Any:
@@ -118,8 +119,8 @@ class Settings:
             value = default
         if value is None:
             raise ModelError(
-                f"{self.file} lacks {self.prefix}.{key}, without which nobody knows how to run the "
-                "weights. Download it again, or convert it again with llama.cpp's converter."
+                f"{self.file} has no {self.prefix}.{key}, so the model cannot be run. Download "
+                "it again, or convert it again with llama.cpp's converter."
             )
         return value
 
@@ -136,8 +137,8 @@ def config_from(
     experts = settings.optional("expert_count")
     if experts and "ffn_down_exps" not in LAYER_PARTS[architecture]:
         raise ModelError(
-            f"{settings.file} has {experts} experts in each layer, as no {architecture} has that is run "
-            "from GGUF here. Use the model's safetensors repository."
+            f"{settings.file} has {experts} experts in each layer, which is not supported "
+            f"for {architecture} from GGUF. Use the model's safetensors repository."
         )
     name, model_type = _MIXTRAL if experts and architecture == "llama" else _CLASSES[architecture]
     hidden, heads = settings.size("embedding_length"), settings.size("attention.head_count")
@@ -241,7 +242,9 @@ def _family_fields(settings: Settings, config: Mapping[str, Any]) -> dict[str, A
         case "starcoder2":
             return {"norm_epsilon": config["rms_norm_eps"]}
         case "qwen35" | "qwen35moe" | "qwen3next":
-            return gated_delta(settings) | _recurrent(settings, config)
+            return (
+                gated_delta(settings) | _recurrent(settings, config) | _in_images(settings, config)
+            )
         case "lfm2":
             return _short_convolution(settings, config)
         case "lfm2moe":
@@ -253,6 +256,15 @@ def _family_fields(settings: Settings, config: Mapping[str, Any]) -> dict[str, A
         case "glm4moe":
             return _glm4_moe(settings)
     return {}
+
+
+def _in_images(settings: Settings, config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the rope's settings with how positions in images rotate pairs."""
+    sections = settings.optional("rope.dimension_sections")
+    if not isinstance(sections, list):
+        return {}
+    own = {"mrope_section": sections[:3], "mrope_interleaved": True}
+    return {"rope_parameters": {**config["rope_parameters"], **own}}
 
 
 def _glm4_moe(settings: Settings) -> dict[str, Any]:
@@ -509,8 +521,8 @@ def _longrope(
     for name, listed in factors.items():
         if len(listed) != width // 2 or not all(0 < factor < np.inf for factor in listed):
             raise ModelError(
-                f"{settings.file}: the tensor of {name} rotary factors must hold {width // 2} numbers "
-                "above 0. The file is damaged: download it again."
+                f"{settings.file}: the {name} rotary factors must be {width // 2} numbers above "
+                "0. The file is damaged: download it again."
             )
     return {
         "rope_type": "longrope",

@@ -86,23 +86,24 @@ def siblings(file: Path) -> list[Path]:
 
 def drafting(name: str, files: Iterable[Path]) -> list[Path]:
     """Return those of ``files`` that are named as what drafts for the model ``name``."""
-    own = _without_type(name)
+    own = without_type(name)
 
     def matches(other: str) -> bool:
         return bool(other) and (own.startswith(other) or other.startswith(own))
 
-    return [one for one in files if matches(_without_type(one.stem.removeprefix(DRAFTING)))]
+    return [one for one in files if matches(without_type(one.stem.removeprefix(DRAFTING)))]
 
 
 def only_drafts(file: Path) -> str:
     """Return the sentence for a file that is no model, since it ``only_drafts`` for one."""
     return (
-        f"{file} holds nothing but what drafts for a model (MTP). It is loaded with that model if it "
-        f"lies beside its file and is named {DRAFTING}NAME{SUFFIX} after it: load the model."
+        f"{file} holds only an MTP layer, not a model. Name it {DRAFTING}NAME{SUFFIX}, "
+        f"put it beside the model's file NAME{SUFFIX}, and load the model."
     )
 
 
-def _without_type(name: str) -> str:
+def without_type(name: str) -> str:
+    """Return a file's name, without its suffix, in small letters and without the type at its end."""
     return TYPE.sub("", name).lower().removesuffix("-ud")
 
 
@@ -168,7 +169,7 @@ def _describe(parts: tuple[GgufHeader, ...]) -> GgufModel:
         config["vocab_size"] = len(first.metadata.get("tokenizer.ggml.tokens", ()))
     else:
         raise ModelError(
-            f"{first.file} holds no token_embd.weight, so it is no whole model. Download it again."
+            f"{first.file} is incomplete: token_embd.weight is missing. Download it again."
         )
     return model
 
@@ -182,14 +183,17 @@ def _parts(file: Path) -> list[Path]:
         return [file]
     count = int(match["count"])
     if not 1 <= int(match["number"]) <= count:
-        raise ModelError(f"{file} cannot be such a part of {count} files. Restore its name.")
+        raise ModelError(
+            f"{file} cannot be such a part of {count} files. Restore its original name."
+        )
     parts = [file.with_name(name) for name in parts_named(file.name)]
     missing = [part.name for part in parts if not part.is_file()]
     if missing:
         more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
         raise ModelError(
-            f"{file} is one of {count} files, and {', '.join(missing[:3])}{more} are not beside it. "
-            "Download the rest of the model too; what is there is kept."
+            f"{file} is one of {count} files, and {', '.join(missing[:3])}{more} are "
+            "missing beside it. Download the rest of the model too; existing files are "
+            "kept."
         )
     return parts
 
@@ -200,9 +204,9 @@ def _check_parts(parts: Sequence[GgufHeader]) -> None:
         count = part.metadata.get("split.count", 1) or 1
         if count != len(parts) or (count > 1 and part.metadata.get("split.no") != number):
             raise ModelError(
-                f"{part.file} says that it is part {part.metadata.get('split.no', 0) + 1} of {count}, "
-                f"and its name part {number + 1} of {len(parts)}. The parts of a model need the names "
-                "that they were published with (...-00001-of-0000N.gguf): restore them."
+                f"{part.file} is part {part.metadata.get('split.no', 0) + 1} of {count} by its "
+                f"content, but part {number + 1} of {len(parts)} by its name. Restore the "
+                "published names (...-00001-of-0000N.gguf)."
             )
 
 
@@ -225,13 +229,13 @@ def _located(
                 continue
             if role is None:
                 raise ModelError(
-                    f"{part.file} holds the tensor {name}, which no {architecture} has that is run "
-                    "here. Left out, it would change what the model says. Use the model's safetensors "
-                    "repository, or another file."
+                    f"{part.file} has the tensor {name}, which is not supported for {architecture}. "
+                    "Ignoring it would change the output. Use the model's safetensors repository, "
+                    "or another file."
                 )
             if role.name in seen:
                 raise ModelError(
-                    f"{part.file} holds {name}, as another part does. Download both again."
+                    f"{part.file} has {name}, and so does another part. Download both again."
                 )
             seen.add(role.name)
             shape = (entry.shape[0], 1, *entry.shape[1:]) if role.squeezed else entry.shape
@@ -240,7 +244,7 @@ def _located(
             of_experts = factors.get(stem, (1.0,)) if kind == "weight" else (1.0,)
             if len(of_experts) not in (1, shape[0] if len(shape) == 3 else 1):
                 raise ModelError(
-                    f"{part.file} holds {len(of_experts)} factors of {name}, of the shape {list(shape)}. "
+                    f"{part.file} has {len(of_experts)} factors of {name}, of shape {list(shape)}. "
                     "Download it again."
                 )
             for own, each in split_tensors({role.name: replace(entry, shape=shape)}, sizes):
@@ -291,7 +295,7 @@ def scales(architecture: str, parts: Sequence[GgufHeader]) -> dict[str, tuple[fl
 
 def _factors(part: GgufHeader, name: str, entry: TensorEntry) -> tuple[float, ...]:
     if entry.dtype != "F32":
-        raise ModelError(f"{part.file} holds {name} in {entry.dtype}; it must be F32.")
+        raise ModelError(f"{part.file} has {name} in {entry.dtype}; it must be F32.")
     return tuple(np.frombuffer(read_bytes(part.file, entry), "<f4").tolist())
 
 
@@ -309,7 +313,7 @@ def rope_factors(parts: Sequence[GgufHeader]) -> dict[str, tuple[float, ...]]:
         return {"long": factors["both"], "short": factors["both"]}
     if factors and len(factors) != 2:
         raise ModelError(
-            f"{file} holds rotary factors for {' and '.join(factors)} texts only. Download it again."
+            f"{file} has rotary factors for {' and '.join(factors)} texts only. Download it again."
         )
     return factors
 

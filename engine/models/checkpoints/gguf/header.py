@@ -131,8 +131,7 @@ def _read(file: Path, size: int, modified: int) -> GgufHeader:
                         ) from None
                     if length >= _LONGEST_HEADER:
                         raise ModelError(
-                            f"{file} has a header of more than {_LONGEST_HEADER:,} bytes, which no "
-                            f"model has. {AGAIN}"
+                            f"{file} has a header of more than {_LONGEST_HEADER:,} bytes. {AGAIN}"
                         ) from None
                     length = min(size, 4 * length)
                 else:
@@ -146,6 +145,11 @@ def _read(file: Path, size: int, modified: int) -> GgufHeader:
                     )
     except OSError as error:
         raise unreadable(file, error) from error
+
+
+def forget_strings() -> None:
+    """Free the cached lists of strings, such as vocabularies, which take far more than their bytes."""
+    _unpacked.cache_clear()
 
 
 def layout_of(name: str) -> Layout:
@@ -191,7 +195,7 @@ def _unpacked(data: bytes, count: int) -> list[str]:
 
 
 def _no_text(file: Path, data: bytes) -> ModelError:
-    return ModelError(f"{file} holds a text that is not UTF-8 ({data[:20]!r}). {AGAIN}")
+    return ModelError(f"{file} contains text that is not UTF-8 ({data[:20]!r}). {AGAIN}")
 
 
 class _Parser:
@@ -207,33 +211,35 @@ class _Parser:
         for _ in range(pairs):
             key = self._string()
             if key in metadata:
-                raise self._damaged(f"the key {key!r} comes twice")
+                raise self._damaged(f"the key {key!r} appears twice")
             metadata[key] = self._value(self._scalar("<I"))
         described = [self._tensor() for _ in range(count)]
         alignment = metadata.get("general.alignment", 32)
         if not isinstance(alignment, int) or alignment < 1 or alignment & (alignment - 1):
-            raise self._damaged(f"general.alignment is {alignment!r}, no power of two")
+            raise self._damaged(f"general.alignment is {alignment!r}, not a power of two")
         data = self.at + -self.at % alignment
         tensors: dict[str, TensorEntry] = {}
         for name, shape, dtype, nbytes, offset in described:
             if name in tensors:
-                raise self._damaged(f"the tensor {name!r} comes twice")
+                raise self._damaged(f"the tensor {name!r} appears twice")
             if offset % alignment:
-                raise self._damaged(f"tensor {name!r} begins at {offset}, which is not aligned")
+                raise self._damaged(f"tensor {name!r} at {offset} is not aligned")
             if data + offset + nbytes > self.size:
                 raise ModelError(
                     f"{self.file} is cut short: tensor {name!r} ends at byte "
-                    f"{data + offset + nbytes:,}, the file has {self.size:,}. {AGAIN}"
+                    f"{data + offset + nbytes:,}, but the file has {self.size:,}. {AGAIN}"
                 )
             tensors[name] = TensorEntry(shape, dtype, nbytes, data + offset)
         return metadata, tensors
 
     def _check_magic(self) -> None:
         if self.start[:4] != MAGIC:
+            if not self.size:
+                raise ModelError(f"{self.file} is empty. {AGAIN}")
             check_no_lfs_pointer(self.file, self.start)
             raise ModelError(
-                f"{self.file} is a file, but no GGUF file: it does not begin with the letters GGUF. Give "
-                "a GGUF file, or the folder of a model in transformers' layout."
+                f"{self.file} is not a GGUF file: it does not begin with GGUF. Give a GGUF "
+                "file, or a model folder in transformers layout."
             )
         self.at = 4
         version = self._scalar("<I")
@@ -241,8 +247,9 @@ class _Parser:
             swapped = int.from_bytes(version.to_bytes(4, "little"), "big") in _VERSIONS
             kind = "for big-endian machines" if swapped else f"of version {version}"
             raise ModelError(
-                f"{self.file} is a GGUF file {kind}; versions {' and '.join(map(str, _VERSIONS))}, "
-                "little-endian, are read. Convert the model again with llama.cpp's converter."
+                f"{self.file} is a GGUF file {kind}; supported are versions "
+                f"{' and '.join(map(str, _VERSIONS))}, little-endian. Convert the model again "
+                "with llama.cpp's converter."
             )
 
     def _damaged(self, what: str) -> ModelError:
@@ -252,8 +259,8 @@ class _Parser:
         begin, end = self.at, self.at + count
         if end > self.size:
             raise ModelError(
-                f"{self.file} is cut short or damaged: its header promises {count:,} bytes where "
-                f"{self.size - begin:,} are left. {AGAIN}"
+                f"{self.file} is cut short or damaged: its header announces {count:,} bytes, "
+                f"but {self.size - begin:,} are left. {AGAIN}"
             )
         if end > len(self.start):
             raise _Short
@@ -268,8 +275,8 @@ class _Parser:
         count = int(self._scalar("<Q"))
         if count * least > self.size - self.at:
             raise ModelError(
-                f"{self.file} is cut short or damaged: its header promises {count:,} {what}, and "
-                f"{self.size - self.at:,} bytes are left. {AGAIN}"
+                f"{self.file} is cut short or damaged: its header announces {count:,} {what}, "
+                f"but {self.size - self.at:,} bytes are left. {AGAIN}"
             )
         return count
 
@@ -287,13 +294,13 @@ class _Parser:
             return self._string()
         if kind == _ARRAY:
             return self._array(self._scalar("<I"))
-        raise self._damaged(f"a value is of the unknown type {kind}")
+        raise self._damaged(f"a value has the unknown type {kind}")
 
     def _array(self, kind: int) -> Any:
         if kind == _STRING:
             return self._strings()
         if kind not in _SCALARS:
-            raise self._damaged(f"a list holds values of the unknown type {kind}")
+            raise self._damaged(f"a list has values of the unknown type {kind}")
         form = np.dtype(_SCALARS[kind])
         count = self._count(form.itemsize, "numbers of a list")
         return np.frombuffer(self._take(count * form.itemsize), form).tolist()
@@ -322,14 +329,14 @@ class _Parser:
         dtype = TENSOR_TYPES.get(number)
         if dtype is None:
             raise ModelError(
-                f"{self.file}: tensor {name!r} is stored as {_name_of(number)}, which is not read here. "
-                f"Use a file of another type; read are {', '.join(TENSOR_TYPES.values())}."
+                f"{self.file}: tensor {name!r} is stored as {_name_of(number)}, which is not "
+                f"supported. Use a file of another type: {', '.join(TENSOR_TYPES.values())}."
             )
         layout, elements = layout_of(dtype), 1
         for size in shape:
             elements *= size
         if not 0 < elements < _MOST_ELEMENTS or shape[-1] % layout.inputs:
-            raise self._damaged(f"tensor {name!r} in {dtype} cannot have the shape {list(shape)}")
+            raise self._damaged(f"tensor {name!r} in {dtype} cannot have shape {list(shape)}")
         return name, shape, dtype, elements // layout.inputs * layout.size, offset
 
 

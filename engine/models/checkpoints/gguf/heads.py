@@ -106,8 +106,9 @@ def _roles(header: GgufHeader, architecture: str) -> list[tuple[str, TensorRole]
         role = role_of(_FAMILIES[architecture], name) if own is None else TensorRole(own)
         if role is None:
             raise ModelError(
-                f"{header.file} holds the tensor {name}, which no {architecture} has that drafts here. "
-                "Left out, it would draft something else. Choose another head for this target."
+                f"{header.file} has the tensor {name}, which is not supported for "
+                f"{architecture}. Ignoring it would change the drafts. Choose another head for "
+                "this target."
             )
         roles.append((name, role))
     return roles

@@ -42,15 +42,20 @@ def check(checkpoint: Checkpoint) -> None:
     part = settings.get("partial_rotary_factor") or config.get("partial_rotary_factor") or 1.0
     reason = None
     if checkpoint.architecture not in ARCHITECTURES:
-        reason = f"it is {checkpoint.architecture}, and only {', '.join(ARCHITECTURES)} is exported"
+        reason = (
+            f"it is {checkpoint.architecture}, and only {', '.join(ARCHITECTURES)} can be exported"
+        )
     elif config.get("hidden_act", "silu") != "silu":
-        reason = f"its activation is {config['hidden_act']}, and llama.cpp's Llama has silu"
+        reason = f"its activation is {config['hidden_act']}, and llama.cpp's Llama uses silu"
     elif scaling not in ROPES or part != 1.0:
-        reason = f"its rotary positions ({scaling}, {part:.0%} of a head) have no place in the file"
+        reason = (
+            f"the file format cannot describe its rotary positions ({scaling}, {part:.0%} "
+            "of a head)"
+        )
     if reason is not None:
         raise ModelError(
-            f"{checkpoint.path} cannot be exported: {reason}. llama.cpp's own "
-            "convert_hf_to_gguf.py knows more architectures."
+            f"{checkpoint.path} cannot be exported: {reason}. llama.cpp's "
+            "convert_hf_to_gguf.py supports more architectures."
         )
 
 
@@ -70,8 +75,8 @@ def exported_tensors(checkpoint: Checkpoint) -> Iterator[ExportedTensor]:
             target = f"blk.{layer}.{_LAYER[part]}"
         else:
             raise ModelError(
-                f"{checkpoint.path} holds the tensor {source}, which has no place in a Llama of "
-                "llama.cpp; left out, it would change what the model says. Export the model without it."
+                f"{checkpoint.path} has the tensor {source}, which llama.cpp's Llama does not "
+                "have. Ignoring it would change the output. Export the model without it."
             )
         yield ExportedTensor(source, f"{target}.{suffix}", info.shape, heads.get(part))
 

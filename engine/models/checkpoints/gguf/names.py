@@ -268,17 +268,17 @@ def check_architecture(file: object, architecture: object) -> str:
         return architecture
     if architecture == "clip":
         raise ModelError(
-            f"{file} is the part of a model that sees pictures (mmproj), not the model itself. Give the "
-            "file that lies beside it."
+            f"{file} is the vision part of a model (mmproj), not the model itself. Give the "
+            "model's file beside it."
         )
     if architecture in HEADS:
         raise ModelError(
-            f"{file} is a head ({architecture!r}), which drafts for a model and is none itself. Give it "
-            f"with its target: --pair TARGET --head {file}."
+            f"{file} is a head ({architecture!r}), not a model. Load it with its target."
         )
     if layers := uncomputed(architecture):
         raise ModelError(refusal(f"{file} ({architecture!r})", layers))
     raise ModelError(
-        f"{file} is a model of the architecture {architecture!r}, which is not run from GGUF here; known "
-        f"are {', '.join(LAYER_PARTS)}. Use one of these, or the model's safetensors repository."
+        f"{file} has the architecture {architecture!r}, which is not supported from "
+        f"GGUF; supported are {', '.join(LAYER_PARTS)}. Choose one of these, or the "
+        "model's safetensors repository."
     )

@@ -22,6 +22,7 @@ from engine.kernels.formats.blocks import Blocks
 from engine.models.checkpoints.checkpoint import Checkpoint
 from engine.models.checkpoints.gguf.description import LocatedTensor, describe
 from engine.models.checkpoints.gguf.header import GgufHeader, is_blocks
+from engine.models.checkpoints.gguf.names import TensorRole
 from engine.models.checkpoints.parts import PartEntry
 from engine.models.checkpoints.safetensors_header import TensorEntry, unreadable
 from engine.models.checkpoints.stored_tensor import (
@@ -82,6 +83,14 @@ def read_original(name: str, located: LocatedTensor, heads: tuple[int, int]) -> 
     return weight
 
 
+def read_floats(header: GgufHeader, name: str) -> Tensor:
+    """Return a tensor by its name in the file, as floats. Raises ModelError as ``check_finite``."""
+    weight = _read(name, LocatedTensor(header, header.tensors[name], TensorRole(name)))
+    tensor = weight.dequantise() if isinstance(weight, Blocks) else weight.float()
+    check_finite(header.file, name, tensor)
+    return tensor
+
+
 def _read(name: str, located: LocatedTensor) -> Tensor | Blocks:
     entry = located.entry
     if isinstance(entry, PartEntry):
@@ -95,8 +104,8 @@ def _read(name: str, located: LocatedTensor) -> Tensor | Blocks:
         return data.view(TORCH_DTYPES[entry.dtype]).view(entry.shape)
     if len(entry.shape) != 2:
         raise ModelError(
-            f"In {located.header.file}, {name} is stored in {entry.dtype}, but is no matrix: "
-            f"{list(entry.shape)}. The file is damaged: download it again."
+            f"In {located.header.file}, {name} is stored in {entry.dtype}, but is not a "
+            f"matrix: {list(entry.shape)}. The file is damaged: download it again."
         )
     outputs, inputs = entry.shape
     return Blocks(entry.dtype.lower(), (outputs, inputs), _RowsInFile(located.header, name, entry))
@@ -184,8 +193,8 @@ def _check_unchanged(header: GgufHeader) -> None:
         raise unreadable(header.file, error) from error
     if (now.st_size, now.st_mtime_ns) != (header.size, header.modified):
         raise ModelError(
-            f"{header.file} changed while it was being loaded. Wait until whatever writes it is done, "
-            "then load it again."
+            f"{header.file} changed while it was loading. Wait until it is complete, then "
+            "load it again."
         )
 
 

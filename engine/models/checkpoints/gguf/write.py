@@ -52,8 +52,8 @@ def why_not_installed() -> str | None:
         import gguf  # noqa: F401
     except ImportError:
         return (
-            "Writing GGUF files needs the package gguf, which is not installed. Install it with: "
-            f"{sys.executable} -m pip install gguf"
+            f"Writing GGUF files needs the package gguf. Install it with: {sys.executable} "
+            "-m pip install gguf"
         )
     return None
 

@@ -29,7 +29,7 @@ from tests.engine.kernels.cuda.where import INTERPRETED
 from tests.support.checkpoints import write_random
 from tests.support.loading import request_for
 
-pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("device")]
+pytestmark = [pytest.mark.gpu, pytest.mark.exhaustive, pytest.mark.usefixtures("device")]
 
 APART = 0.12
 """Of the logits' norm. With 3 bits behind the point a key or value is off by 1/16 at most, and heads of

@@ -1,8 +1,9 @@
-"""All of the folder's tests that run models on a device, in Triton's interpreter."""
+"""All tests that launch kernels or run models on a device, in Triton's interpreter.
+
+The interpreter checks masks, offsets and orders; only a device can check tensor cores.
+"""
 
 from __future__ import annotations
-
-from pathlib import Path
 
 import pytest
 
@@ -16,7 +17,8 @@ from tests.support import interpreter
     "marks",
     ["gpu and not exhaustive", pytest.param("gpu and exhaustive", marks=pytest.mark.exhaustive)],
 )
-def test_models_and_rounds_pass_interpreted(marks: str) -> None:
+def test_kernels_models_and_rounds_pass_interpreted(marks: str) -> None:
     """A GPU runs all of them with ``-m gpu``."""
     pytest.importorskip("triton")
-    interpreter.run_tests(Path(__file__).parent, marks)
+    folders = ("tests/engine/kernels/cuda", "tests/engine/backends/cuda")
+    interpreter.run_tests(folders, marks)

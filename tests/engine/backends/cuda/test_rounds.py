@@ -156,6 +156,7 @@ def test_what_the_draft_was_drawn_from_is_weighed(session: Session, rule: Accept
         assert run(session, asked, DRAWN)[1].token_ids == first.token_ids
 
 
+@pytest.mark.exhaustive
 def test_a_follow_up_reuses_what_was_shown(session: Session) -> None:
     """Rounds that ran ahead leave more rows in the caches, which do not count."""
     _, first = run(session, draft(2), max_tokens=3)
@@ -167,6 +168,7 @@ def test_a_follow_up_reuses_what_was_shown(session: Session) -> None:
     assert words(session, draft(2), **follow) == words(session, NONE, **follow)
 
 
+@pytest.mark.exhaustive
 def test_a_stop_string_ends_the_reply(session: Session, plain: Plain) -> None:
     alone = plain(GREEDY)
     stop = alone.text[2:4] if len(alone.text) > 4 else alone.text
@@ -177,6 +179,7 @@ def test_a_stop_string_ends_the_reply(session: Session, plain: Plain) -> None:
         assert ended.token_ids == alone.token_ids[: len(ended.token_ids)]
 
 
+@pytest.mark.exhaustive
 def test_the_end_of_the_context_is_no_trouble(folders: tuple[Path, Path], plain: Plain) -> None:
     """Near the end a round may reach beyond it; those rows are not used."""
     target, own = folders

@@ -65,7 +65,7 @@ def test_why_it_is_absent_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     for given, reason in (
         (None, "not on the PATH. Give the folder"),
         (tmp_path, f"{tmp_path} holds no llama-server"),
-        (peer, "reads GGUF files"),  # a folder is none
+        (peer, "reads GGUF files only"),  # a folder is none
     ):
         (absence,) = llama_cpp.programs(given, case)
         assert isinstance(absence, NotMeasured) and reason in absence.reason

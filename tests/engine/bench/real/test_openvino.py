@@ -62,9 +62,9 @@ def test_what_it_misses_is_named_with_how_to_get_it(tmp_path: Path) -> None:
     venv = stand_in(tmp_path / "venv", "python", python="")
     for given, reason in (
         ((None, None), "pip install openvino"),
-        ((tmp_path, None), "no virtual environment"),
+        ((tmp_path, None), "not a virtual environment"),
         ((venv, None), "openvino_export"),
-        ((venv, tmp_path), "nothing made of t.gguf"),
+        ((venv, tmp_path), "no conversion of t.gguf"),
     ):
         (absence,) = openvino.programs(*given, case)
         assert isinstance(absence, NotMeasured) and reason in absence.reason

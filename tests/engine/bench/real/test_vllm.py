@@ -34,7 +34,7 @@ def test_vllm_streams_tokens(pair: tuple[Path, Path], tmp_path: Path) -> None:
 def test_absence_names_its_reason(gguf_pair: tuple[Path, Path], tmp_path: Path) -> None:
     peer = stand_in(tmp_path / "peer", "vllm", "python")
     for folder, target, reason in (
-        (tmp_path, tmp_path, "holds no bin/vllm. Give its virtual environment"),
+        (tmp_path, tmp_path, "has no bin/vllm. Give its virtual environment"),
         (peer, gguf_pair[0], "no GGUF files"),
     ):
         (absence,) = vllm.programs(folder, case(target))

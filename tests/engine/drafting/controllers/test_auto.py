@@ -18,6 +18,7 @@ from engine.drafting.controllers.fixed import Fixed, Off
 from engine.drafting.controllers.times import MixtureTimes
 from engine.drafting.controllers.warm_up import ROWS
 from engine.events import Budget, Decision, Round, Timing, Tree
+from engine.stats import percent
 from tests.engine.drafting.controllers.machine import FLAT, STEEP, Machine, play, speed_of, warm
 
 
@@ -58,8 +59,8 @@ def test_it_goes_no_deeper_than_it_may(depth: int) -> None:
     ("machine", "because"),
     [
         (Machine(draft_step=0.5, acceptance=0.3), "drafting paused: needs"),
-        (Machine(STEEP, 0.3, 0.9), "not even a perfect draft"),
-        (Machine(FLAT, 3.0, 0.5), "not even a perfect draft"),
+        (Machine(STEEP, 0.3, 0.9), "it cannot be faster"),
+        (Machine(FLAT, 3.0, 0.5), "it cannot be faster"),
     ],
 )
 def test_where_nothing_pays_it_pauses_says_why_and_costs_little(
@@ -75,7 +76,7 @@ def test_where_nothing_pays_it_pauses_says_why_and_costs_little(
     assert last.why.startswith("drafting paused")
     assert because in last.why
     if last.needed is None:
-        assert "perfect" in last.why
+        assert "cannot be faster" in last.why
     else:
         assert last.expected is not None and last.expected < last.needed
 
@@ -97,7 +98,7 @@ def test_the_sentence_tells_what_is_needed_and_what_is_there() -> None:
     # again: (1 + needed) / 1.5 = 1.05.
     assert last.needed == pytest.approx(0.575, abs=0.02)
     assert last.why == (
-        f"drafting paused: needs {last.needed:.0%} acceptance, expects {last.expected:.0%}"
+        f"drafting paused: needs {percent(last.needed)} accepted, expecting {percent(last.expected)}"
     )
 
 
@@ -286,7 +287,7 @@ def test_short_drafts_that_are_to_grow_promise_what_they_grow_to() -> None:
     answered(machine, statistics, 20)
     first = decisions(answered(machine, statistics, 200))[0]
     assert machine.speed(3) < machine.speed(0)
-    sentence = "drafting 3 tokens a round, up to 15 while they stand: expected to be 1."
+    sentence = "drafting 3 tokens per round (up to 15 while they are accepted): about 1."
     assert first.why.startswith(sentence)
 
 
@@ -329,8 +330,8 @@ def test_the_prior_is_named_as_an_assumption_until_a_draft_was_verified() -> Non
     """A first chat said "1.68 times as fast, at 70% acceptance", which nobody had measured."""
     machine = Machine(acceptance=0.9, noise=0.0)
     first, *later = decisions(play(machine, Auto(15, warm(machine)), 100))
-    assert first.why.endswith("at 70% acceptance, assumed before the first draft")
-    assert later and "assumed" not in later[-1].why
+    assert first.why.endswith("(estimated before the first draft)")
+    assert later and "estimated" not in later[-1].why
 
 
 class Mixture(Machine):

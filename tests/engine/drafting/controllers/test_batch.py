@@ -104,7 +104,7 @@ def test_nothing_is_drafted_where_rows_take_all_the_time() -> None:
     with stack:
         budget = members[0].budget()
         assert budget.depth == 0 and budget.decision is not None
-        assert "beside 2 more: drafting paused" in budget.decision.why
+        assert "3 requests: drafting paused" in budget.decision.why
         assert budget.plain_s == pytest.approx(steep(3), rel=0.1)
         assert batch.gain == 1.0
         assert members[0].budget().decision is None  # said once
@@ -115,7 +115,7 @@ def test_it_says_what_drafting_brings_and_from_which_acceptance_on() -> None:
     with stack:
         decision = members[0].budget().decision
     assert decision is not None and decision.depth > 0 and batch.gain > 1
-    assert f"{batch.gain:.2f} times as many tokens" in decision.why
+    assert f"{batch.gain:.1f}x the total speed" in decision.why
     assert decision.needed is not None and decision.expected is not None
     assert 0 < decision.needed < decision.expected
 

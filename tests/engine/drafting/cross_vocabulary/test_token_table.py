@@ -110,7 +110,7 @@ def test_a_folder_without_tokenizer_json_is_told(tmp_path: Path) -> None:
 
 
 def test_another_kind_of_tokenizer_is_told(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match=r"is a BPE that is neither byte-level"):
+    with pytest.raises(ModelError, match=r"is a BPE, neither byte-level"):
         read_token_table(write_model(tmp_path))
 
 

@@ -159,5 +159,7 @@ def test_a_target_with_other_keys_and_values_is_refused(
     pair: tuple[Path, Any, Any], tmp_path: Path
 ) -> None:
     write_assistant(tmp_path, global_head_dim=64)
-    with pytest.raises(IncompatiblePair, match=r"global layers of 2 key heads of 64 .* 2 of 32"):
+    with pytest.raises(
+        IncompatiblePair, match=r"global layers with 2 key heads of size 64.* 2 of 32"
+    ):
         heads.inspect(tmp_path, inspect(pair[0] / "target"))

@@ -51,9 +51,9 @@ def test_a_gguf_file_is_known_by_its_architecture(kind: str, tmp_path: Path) -> 
     plan = heads.inspect(file, TARGET)
     assert heads.kind_in(file) == heads.check(file) == kind == plan.kind
     assert (plan.name, examine(Listed(file, "head"), "").head) == ("head", kind)
-    with pytest.raises(ModelError, match=r"is a head .* --head .*head\.gguf"):
+    with pytest.raises(ModelError, match=r"head\.gguf is a head .* Load it with its target\."):
         checkpoint.inspect(file)
-    with pytest.raises(IncompatiblePair, match=r"head was made .* 32, fake has a width of 64"):
+    with pytest.raises(IncompatiblePair, match=r"head was made .* 32; fake has width 64"):
         heads.inspect(file, replace(TARGET, hidden=64))
 
 
@@ -63,9 +63,17 @@ def test_gguf_files_that_cannot_draft_say_why(tmp_path: Path) -> None:
     )
     data = file.read_bytes()
     for found, written, reason in (
-        (b"blk.1.ffn_norm", b"blk.1.fan_norm", r"tensor blk\.1\.fan_norm\.weight, which no dflash"),
-        (b"dflash", b"llamas", "no head .* that of a model. Known .* eagle3, dflash"),
-        (b"dflash.target_layers", b"dflash.target_livers", "target_layers is None"),
+        (
+            b"blk.1.ffn_norm",
+            b"blk.1.fan_norm",
+            r"tensor blk\.1\.fan_norm\.weight, which is not supported for dflash",
+        ),
+        (
+            b"dflash",
+            b"llamas",
+            "not a supported head.* a language model. Supported .* eagle3, dflash",
+        ),
+        (b"dflash.target_layers", b"dflash.target_livers", "target_layers is missing"),
         (b"enc.output_norm", b"dec.output_norm", r"dec\.output_norm"),
     ):
         file.write_bytes(data.replace(found, written))
@@ -77,7 +85,7 @@ def test_a_model_is_no_head(tmp_path: Path) -> None:
     folder = write_model(tmp_path / "model")
     assert heads.kind_in(folder) is None
     assert heads.kind_in(tmp_path / "nowhere") is None
-    with pytest.raises(ModelError, match=r"no head .* names \['LlamaForCausalLM'\].*medusa"):
+    with pytest.raises(ModelError, match=r"not a supported head.* names LlamaForCausalLM.*medusa"):
         heads.inspect(folder, TARGET)
 
 
@@ -118,7 +126,7 @@ def test_a_pickle_that_would_run_code_is_refused_and_does_not(
     folder = write_head(tmp_path / "head", config, tensors)
     (folder / "model.safetensors").unlink()
     torch.save({**tensors, "more": Harmful()}, folder / PICKLE)
-    with pytest.raises(ModelError, match=r"more than tensors.*weights-only"):
+    with pytest.raises(ModelError, match=r"more than tensors.*safetensors version"):
         heads.inspect(folder, TARGET)
     assert not (tmp_path / "harm").exists()
 
@@ -141,7 +149,7 @@ def test_a_pickle_of_something_else_is_told(tmp_path: Path) -> None:
     folder = write_head(tmp_path, *medusa(TARGET), PICKLE)
     for content in ([1, 2], {"a": 3}, {}):
         torch.save(content, folder / PICKLE)
-        with pytest.raises(ModelError, match="no tensors by name"):
+        with pytest.raises(ModelError, match="no named tensors"):
             heads.inspect(folder, TARGET)
 
 

@@ -112,7 +112,7 @@ def test_a_damaged_file_is_told_and_begun_afresh_and_the_other_one_is_kept(
     past = PastReplies(8, 10, tmp_path)
     assert past.counts == (0, 1)
     assert holds(past, [1, 2, 3])
-    assert "damaged" in caplog.text and "afresh" in caplog.text
+    assert "damaged" in caplog.text and "start empty" in caplog.text
     past.add([7, 8, 9])
     caplog.clear()
     assert PastReplies(8, 10, tmp_path).counts == (1, 1)
@@ -127,4 +127,4 @@ def test_a_folder_that_cannot_be_written_costs_no_reply(
     past = PastReplies(8, 10, blocked / "replies")
     past.add([1, 2, 3])
     assert holds(past, [1, 2, 3])
-    assert "cannot be kept" in caplog.text
+    assert "could not be stored" in caplog.text

@@ -187,7 +187,7 @@ def test_a_damaged_file_is_told_and_begun_afresh(
     (tmp_path / "ngram").mkdir()
     (tmp_path / "ngram" / "newer.jsonl").write_bytes(b"\0\0\0\n")
     proposer = remembering(tmp_path)
-    assert "afresh" in caplog.text
+    assert "start empty" in caplog.text
     say(proposer, [1], [5, 6, 7])
     assert once(proposer, [5, 6]) == [7]
 

@@ -15,6 +15,8 @@ from engine.drafting.resources import DRAFT, Resources
 from engine.errors import InvalidRequest
 from engine.machine import devices
 from engine.models.checkpoints.checkpoint import inspect
+from engine.request import PREDICTED, SERVER
+from engine.values.method_titles import METHOD_TITLES
 from tests.support.checkpoints import open_session
 from tests.support.fakes import TableModel
 from tests.support.heads import WRITERS, mtp_plan
@@ -45,6 +47,10 @@ def test_every_file_of_a_method_is_registered() -> None:
     }
     places = [proposers.entry_of(name).path.partition(":")[0] for name in proposers.names()]
     assert files == {place.rpartition(".")[2] for place in places}
+
+
+def test_every_method_has_a_title_for_people() -> None:
+    assert {*proposers.names(), SERVER, PREDICTED} == set(METHOD_TITLES)
 
 
 def test_only_what_needs_nothing_more_is_offered(everything: Resources) -> None:
@@ -110,7 +116,7 @@ def test_a_draft_that_is_not_loaded_is_missed() -> None:
 @pytest.mark.parametrize("kind", kinds())
 def test_a_head_that_is_not_loaded_is_missed_by_its_kind(kind: str, everything: Resources) -> None:
     with pytest.raises(
-        InvalidRequest, match=f"needs a head of kind {kind} for this target"
+        InvalidRequest, match=f"needs a head of kind {kind} for this model"
     ) as caught:
         proposers.create(kind, {}, PAIR)
     assert caught.value.field == "proposer"
@@ -124,9 +130,9 @@ def test_a_head_that_is_not_loaded_is_missed_by_its_kind(kind: str, everything: 
     ("options", "message"),
     [
         ({"lookup": 3}, "no option 'lookup'; it has: prompt_lookup_min, prompt_lookup_max"),
-        ({"prompt_lookup_min": "3"}, "must be of type int"),
-        ({"prompt_lookup_min": True}, "must be of type int"),
-        ({"prompt_lookup_min": 2.0}, "must be of type int"),
+        ({"prompt_lookup_min": "3"}, "must be a whole number"),
+        ({"prompt_lookup_min": True}, "must be a whole number"),
+        ({"prompt_lookup_min": 2.0}, "must be a whole number"),
     ],
 )
 def test_unknown_options_and_wrong_types_are_refused(

@@ -1,25 +1,15 @@
-"""All of the folder's tests that launch kernels, in Triton's interpreter.
+"""The product of ``tests.support.interpreter`` adds in one order.
 
-The interpreter checks masks, offsets and orders; only a device can check tensor cores. Its product adds
-in one order (``tests.support.interpreter``), so equal bits mean that a kernel treats rows alike.
+So where kernels are interpreted, as ``tests/engine/backends/cuda/test_interpreted.py`` does, equal bits
+mean that a kernel treats rows alike.
 """
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
-from tests.engine.kernels.cuda.where import INTERPRETED
-from tests.support.interpreter import product_in_order, run_tests
-
-
-@pytest.mark.skipif(INTERPRETED, reason="this is the interpreting process")
-@pytest.mark.timeout(900)
-def test_the_kernels_pass_interpreted() -> None:
-    pytest.importorskip("triton")
-    run_tests(Path(__file__).parent, "gpu")
+from tests.support.interpreter import product_in_order
 
 
 @pytest.mark.parametrize(("depth", "columns"), [(16, 16), (64, 32), (128, 64), (192, 16)])

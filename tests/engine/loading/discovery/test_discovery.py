@@ -125,7 +125,7 @@ def test_ollamas_manifests_name_its_blobs(models: Path, tmp_path: Path) -> None:
     assert names(found) == {"llama:1b": "Ollama", "someone/small:latest": "Ollama"}
     why = reasons(found)
     assert "sha256-gone" in why["hf.co/owner/repo:Q4_K_M"]
-    assert "only there" in why["cloud:latest"]
+    assert "only Ollama" in why["cloud:latest"]
     assert "passwd" in why["evil:latest"]
     assert "Pull the model again" in why["broken:latest"]
     assert "adapter" in str(listed["tuned:latest"].reason)

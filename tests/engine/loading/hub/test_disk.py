@@ -66,7 +66,7 @@ def test_nothing_outside_is_deleted_whatever_is_asked(models: Path, tmp_path: Pa
         models / "linked" / "model.safetensors",
         models / "owner--whole" / "config.json",
     ):
-        with pytest.raises(InvalidRequest, match="not among the downloads"):
+        with pytest.raises(InvalidRequest, match="not one of the downloads"):
             disk.delete(models, path, ())
     assert (tmp_path / "precious" / "model.safetensors").is_file()
     assert (models / "owner--whole" / "config.json").is_file()

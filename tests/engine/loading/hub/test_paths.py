@@ -41,8 +41,8 @@ def test_other_revisions_have_folders_of_their_own(tmp_path: Path) -> None:
 def test_an_embedded_model_that_is_gone_cannot_be_downloaded(tmp_path: Path, models: Path) -> None:
     spec = ModelSpec(id="pip", name="Pip", path=tmp_path / "absent", shipped=True)
     assert hub.locate(spec, models) is None
-    assert "ships with the app" in failure(models, spec)
+    assert "is included with Foretoken" in failure(models, spec)
     own = ModelSpec(id="mine", name="Mine", path=tmp_path / "absent")
-    assert f"Mine is kept in {tmp_path / 'absent'}, but" in failure(models, own)
+    assert f"Mine should be in {tmp_path / 'absent'}, but" in failure(models, own)
     here = ModelSpec(id="pip", name="Pip", path=write_model(tmp_path / "here"))
     assert hub.download(here, models) == tmp_path / "here"

@@ -84,7 +84,7 @@ def test_one_gguf_file_is_downloaded_with_all_its_parts(
 def test_what_cannot_be_run_says_why(server: HubServer) -> None:
     server.repositories["owner/pickled"] = HostedRepository({"pytorch_model.bin": b"x"})
     server.repositories["owner/words"] = HostedRepository({"README.md": b"x"})
-    assert "pickles only" in str(hub.look_up("owner/pickled").reason)
-    assert "nothing to run" in str(hub.look_up("owner/words").reason)
+    assert "only pickle weights" in str(hub.look_up("owner/pickled").reason)
+    assert "it cannot run here" in str(hub.look_up("owner/words").reason)
     with pytest.raises(DownloadError, match="There is no repository owner/gone"):
         hub.look_up("owner/gone")

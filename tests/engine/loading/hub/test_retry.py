@@ -26,11 +26,13 @@ def test_what_passes_is_waited_for_and_the_page_is_told(
     assert (folder / WEIGHTS).read_bytes() == repository.files[WEIGHTS]
     assert not repository.refusals[refused]
     waits = {report.waiting for report in told}
-    assert "the hub asks to slow down, trying again in 1 s" in waits
+    assert "Hugging Face limits requests, trying again in 1 s" in waits
     assert told[-1].waiting == ""
 
 
-@pytest.mark.parametrize(("status", "said"), [(429, "asks to slow down"), (502, "answered 502")])
+@pytest.mark.parametrize(
+    ("status", "said"), [(429, "limits the number of requests"), (502, "answered 502")]
+)
 def test_what_does_not_pass_ends_after_some_attempts(
     server: HubServer, repository: HostedRepository, models, status: int, said: str
 ) -> None:

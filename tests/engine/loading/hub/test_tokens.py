@@ -51,7 +51,7 @@ def test_with_a_keyring_there_is_no_file(
 
 def test_what_is_no_token_is_refused(server: HubServer) -> None:
     for text in ("", "  ", "two words", "hf_ü"):
-        with pytest.raises(InvalidRequest, match="no access token"):
+        with pytest.raises(InvalidRequest, match="not an access token"):
             hub_token().store(text)
     assert not hub_token().file.exists()
 

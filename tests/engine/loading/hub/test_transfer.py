@@ -99,7 +99,7 @@ def test_answers_without_a_byte_are_not_asked_for_for_ever(
     monkeypatch.setattr(retry, "ATTEMPTS", 2)
     size = len(repository.files["config.json"])
     repository.hollow["config.json"] = 20
-    assert f"ends config.json of owner/tiny after 0 of {size:,} bytes" in failure(models)
+    assert f"ended config.json of owner/tiny after 0 of {size:,} bytes" in failure(models)
     assert server.fetched() == ["config.json"] * 2
     repository.hollow["config.json"] = 1
     assert hub.download(SPEC, models)
@@ -126,7 +126,7 @@ def test_a_damaged_file_is_deleted_and_said(
     server: HubServer, repository: HostedRepository, models: Path
 ) -> None:
     repository.damage = True
-    assert "arrived damaged" in failure(models)
+    assert "was damaged on the way" in failure(models)
     repository.damage = False
     assert hub.download(SPEC, models)
 
@@ -198,7 +198,7 @@ def test_two_downloads_of_one_model_do_not_meet(
     thread.start()
     begun.wait(10)
     try:
-        assert "being downloaded already" in failure(models)
+        assert "already being downloaded" in failure(models)
     finally:
         stop.set()
         thread.join(10)

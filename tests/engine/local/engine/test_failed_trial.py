@@ -73,7 +73,7 @@ def test_auto_takes_what_can_be_trusted_and_plans_with_it(
     assert plan.footprint == alone.footprint and plan.memory_fit.needed == alone.memory_fit.needed
     assert plan.footprint["target"] > before.footprint["target"]
     told = " ".join(loaded.notes)
-    assert "as the file has them" not in told and "rounded again to int8" in told
+    assert "weights directly" not in told and "rounded to int8" in told
 
 
 def test_what_was_asked_for_by_name_is_refused_with_the_reason_and_the_old_pair_stays(
@@ -81,6 +81,6 @@ def test_what_was_asked_for_by_name_is_refused_with_the_reason_and_the_old_pair_
 ) -> None:
     loaded = engine.load(request_for(files[1]))
     distrust("q4_0")
-    with pytest.raises(InvalidRequest, match="weights in q4_0 other numbers when others stand"):
+    with pytest.raises(InvalidRequest, match="results for q4_0 weights depend on the batch"):
         engine.load(request_for(files[0], quantization="stored"))
     assert engine.loaded is loaded

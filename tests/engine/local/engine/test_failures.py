@@ -47,7 +47,7 @@ def test_an_exception_inside_becomes_a_message_and_the_thread_goes_on(
     events = list(engine.generate(asked()))
     setattr(target, method, original)
     assert isinstance(failed := events[-1], Failed)
-    assert "ZeroDivisionError" in failed.message and "try again" in failed.message
+    assert "ZeroDivisionError" in failed.message and "Try again" in failed.message
     assert "ZeroDivisionError" in caplog.text
     assert finished(engine.generate(asked("Another text"))).token_ids == expected
 
@@ -71,7 +71,7 @@ def no_memory(verify: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("fault", "told"), [(no_numbers, "logits hold NaN"), (no_memory, "ran out")]
+    ("fault", "told"), [(no_numbers, "logits contain NaN"), (no_memory, "ran out")]
 )
 @pytest.mark.parametrize("rule", list(AcceptanceRule))
 def test_a_fault_of_one_request_says_why_and_is_none_of_the_next(

@@ -64,5 +64,6 @@ def test_a_stop_string_cuts_text_and_tokens_the_same_at_every_depth(
     stop = whole.text[5:9]
     expected = answered(session, asked(proposer="none", sampling=Sampling(), stop=(stop,)))[1]
     assert expected.text == whole.text[: whole.text.index(stop)]
+    assert (expected.stop_string, whole.stop_string) == (stop, None)
     _, stopped = answered(session, asked(depth=depth, sampling=Sampling(), stop=(stop,)))
     assert stopped == expected

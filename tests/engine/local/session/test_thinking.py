@@ -9,7 +9,7 @@ import pytest
 from tokenizers import AddedToken, Tokenizer
 
 from engine.decoding.thinking import HarmonyTokens, Thinking
-from engine.errors import InvalidRequest
+from engine.errors import ContextExceeded, InvalidRequest
 from engine.events import FinishReason
 from engine.local.session import Session
 from engine.reply import ReplyState
@@ -156,6 +156,48 @@ def test_gpt_oss_is_held_to_a_schema_and_to_a_call_in_its_channels(
 
 
 def test_a_thought_without_a_token_that_ends_it_has_no_budget(sessions: dict[str, Session]) -> None:
-    with pytest.raises(InvalidRequest, match="no token of its own") as caught:
+    with pytest.raises(InvalidRequest, match="no token that ends a thought") as caught:
         sessions["none"].prepare(replace(ASK, thinking_budget=3))
     assert caught.value.field == "thinking_budget"
+
+
+def test_a_prefill_follows_the_prompt_unless_a_thought_comes_first(
+    sessions: dict[str, Session],
+) -> None:
+    """The reply goes on behind it: neither its text nor its tokens are the reply's."""
+    session = sessions["qwen3.5"]
+    with pytest.raises(InvalidRequest, match="Turn thinking off"):
+        session.prepare(replace(ASK, prefill="Well, "))
+    begun = replace(ASK, thinking="off", prefill="Well<|im_end|>,", stop=("Well",))
+    plain = replace(begun, prefill="")
+    prompt = session.encode(begun)
+    own = session.codec.encode_as_text("Well<|im_end|>,")
+    assert prompt == [*session.encode(plain), *own]
+    assert session.codec.token_named("<|im_end|>") not in own
+    found = reply(session, begun)
+    as_tokens = Request(
+        token_ids=tuple(prompt),
+        sampling=ASK.sampling,
+        speculation=ASK.speculation,
+        max_tokens=ASK.max_tokens,
+        stop=begun.stop,
+    )
+    assert found.token_ids == reply(session, as_tokens).token_ids
+    with pytest.raises(InvalidRequest, match="in channels"):
+        sessions["gpt-oss"].prepare(replace(ASK, prefill="Well, "))
+
+
+def test_tokens_and_text_of_a_prompt_are_told_without_a_reply(sessions: dict[str, Session]) -> None:
+    session = sessions["qwen3.5"]
+    tokenizer = session.tokenizer
+    tokens, text = tokenizer.prompt(ASK), tokenizer.render(ASK)
+    assert list(tokens) == session.encode(ASK) and text.endswith("<think>\n")
+    assert tokenizer.encode(text) == tokens
+    assert tokenizer.decode(tokens) == text
+    mark = tokenizer.named("<|im_end|>")
+    assert tokenizer.encode("<|im_end|>") == (mark,) and tokenizer.piece(mark) == "<|im_end|>"
+    assert mark not in tokenizer.encode("<|im_end|>", control=False)
+    with pytest.raises(InvalidRequest, match="outside"):
+        tokenizer.decode([10**6])
+    with pytest.raises(ContextExceeded):
+        tokenizer.encode("word " * 10**5)

@@ -84,7 +84,7 @@ def test_a_template_raises_what_it_says() -> None:
         ),
         ("{% set x = 'A' * (10 ** 10) %}{{ x }}", "memory"),
         ("{{ '%1000000000d' % 1 }}", "memory"),
-        ("{{ 'A' * (10 ** 8) }}", "made more than 64 MB"),
+        ("{{ 'A' * (10 ** 8) }}", "produced more than 64 MB"),
         ("{{ " + "(" * 5000 + "1" + ")" * 5000 + " }}", "nested too deeply"),
     ],
     ids=["loops", "allocates", "formats wide", "writes much", "is deep"],

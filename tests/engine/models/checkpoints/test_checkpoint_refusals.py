@@ -37,7 +37,7 @@ def test_no_folder(tmp_path: Path) -> None:
 def test_a_file_instead_of_a_folder(tmp_path: Path) -> None:
     file = tmp_path / "model.safetensors"
     file.write_bytes(b"x")
-    assert "is a file" in refusal(file)
+    assert "is not a GGUF file" in refusal(file)
 
 
 def test_a_folder_without_config(tmp_path: Path) -> None:
@@ -86,7 +86,10 @@ def test_a_missing_key_is_named(tmp_path: Path, key: str) -> None:
             "Kimi delta attention",
             {"model_type": "kimi_linear", "layer_types": ["linear_attention"]},
         ),
-        ("recurrent layers", {"model_type": "new", "linear_attn_config": {"kda_layers": [1]}}),
+        (
+            "its own kind of recurrent layers",
+            {"model_type": "new", "linear_attn_config": {"kda_layers": [1]}},
+        ),
         ("latent attention with an indexer", {"model_type": "deepseek_v32", "index_topk": 2048}),
         ("compressed attention", {"model_type": "deepseek_v4"}),
     ],
@@ -115,7 +118,7 @@ def test_what_continues_no_text_is_named_and_not_a_key_that_it_lacks(
     lacking = {"num_attention_heads": None, "max_position_embeddings": None}
     folder = write_model(tmp_path)
     change(folder, "config.json", architectures=[name], **lacking, **changes)
-    assert f"is {name}, which does not continue a text" in refusal(folder)
+    assert f"is {name}, which cannot continue text" in refusal(folder)
 
 
 @pytest.mark.parametrize("value", ["many", -1, 10**9])
@@ -124,6 +127,13 @@ def test_a_key_of_the_wrong_kind_is_named(tmp_path: Path, key: str, value: objec
     """A thousand million layers were listed, until the memory was full."""
     message = refusal(change(write_model(tmp_path), "config.json", **{key: value}))
     assert f"'{key}' is {value!r}; it must be a whole number above 0, at most 10,000" in message
+
+
+@pytest.mark.parametrize("value", [[], {}, 5])
+def test_a_model_type_that_is_no_text_is_named(tmp_path: Path, value: object) -> None:
+    """A list or an object ended the command with Python's traceback: "unhashable type"."""
+    message = refusal(change(write_model(tmp_path), "config.json", model_type=value))
+    assert f"'model_type' is {value}; it must be text" in message
 
 
 def test_an_unknown_quantisation_is_named_with_a_remedy(tmp_path: Path) -> None:
@@ -171,7 +181,7 @@ def test_an_index_that_promises_absent_tensors(tmp_path: Path) -> None:
     index["weight_map"]["model.layers.9.mlp"] = "model-00001-of-00002.safetensors"
     (folder / INDEX).write_text(json.dumps(index))
     message = refusal(folder)
-    assert "names 1 tensor " in message
+    assert "lists 1 tensor " in message
     assert "model.layers.9.mlp" in message
 
 
@@ -179,7 +189,7 @@ def test_an_index_cannot_reach_outside_its_folder(tmp_path: Path) -> None:
     folder = write_model(tmp_path, shards=2)
     index = {"weight_map": {"x": "../secret.safetensors"}}
     (folder / INDEX).write_text(json.dumps(index))
-    assert "no safetensors file of this folder" in refusal(folder)
+    assert "not a safetensors file of this folder" in refusal(folder)
 
 
 def test_truncated_weights_tell_both_sizes(tmp_path: Path) -> None:
@@ -188,7 +198,7 @@ def test_truncated_weights_tell_both_sizes(tmp_path: Path) -> None:
     whole = file.read_bytes()
     file.write_bytes(whole[:-100])
     message = refusal(folder)
-    assert f"promises {len(whole):,} bytes" in message
+    assert f"announces {len(whole):,} bytes" in message
     assert f"the file has {len(whole) - 100:,}" in message
 
 
@@ -197,7 +207,7 @@ def test_weights_cut_within_the_header(tmp_path: Path, keep: int) -> None:
     folder = write_model(tmp_path)
     file = folder / "model.safetensors"
     file.write_bytes(file.read_bytes()[:keep])
-    assert "delete it and download" in refusal(folder)
+    assert "download or copy" in refusal(folder)
 
 
 def test_weights_with_bytes_behind_the_end(tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ def listed_texts(metadata: Mapping[str, Any], name: str) -> list[str]:
     texts = [] if stated is None else stated
     is_list = isinstance(texts, list | tuple | np.ndarray)
     if not is_list or not set(map(type, texts)) <= {str, np.str_}:
-        raise broken(f"tokenizer.ggml.{name} is no list of texts")
+        raise broken(f"tokenizer.ggml.{name} is not a list of texts")
     return list(texts)
 
 
@@ -64,7 +64,7 @@ def listed_numbers(metadata: Mapping[str, Any], name: str) -> NDArray[Any] | Non
     stated = setting(metadata, name)
     numbers = np.asarray([] if stated is None else stated)
     if numbers.ndim != 1 or (numbers.size and numbers.dtype.kind not in "iuf"):
-        raise broken(f"tokenizer.ggml.{name} is no list of numbers")
+        raise broken(f"tokenizer.ggml.{name} is not a list of numbers")
     return None if stated is None else numbers
 
 
@@ -84,7 +84,7 @@ def read_tokens(metadata: Mapping[str, Any]) -> ListedTokens:
     stated = listed_numbers(metadata, "token_type")
     types = np.full(len(texts), TokenType.NORMAL) if stated is None else stated
     if types.shape != (len(texts),):
-        raise broken(f"it has {len(texts):,} tokens, but {types.size:,} types of tokens")
+        raise broken(f"it has {len(texts):,} tokens, but {types.size:,} token types")
     ids = _numbered(texts)
     if "" in ids:  # llama.cpp's name for tokens without text
         texts = [text or f"[EMPTY_{number}]" for number, text in enumerate(texts)]
@@ -108,12 +108,12 @@ def make_bpe(ids: dict[str, int], merges: list[Merge], **options: Any) -> BPE:
     try:
         return BPE(ids, merges, **options)
     except Exception as error:  # tokenizers raises no narrower type
-        raise broken(f"its merges do not belong to its tokens ({error})") from error
+        raise broken(f"its merges do not match its tokens ({error})") from error
 
 
 def broken(reason: str) -> ModelError:
     """Return the ModelError for a tokenizer that cannot be what was converted."""
     return ModelError(
-        f"The tokenizer in the file cannot be used: {reason}. Download the file again, or take another "
-        "conversion of the model."
+        f"The file's tokenizer cannot be used: {reason}. Download the file again, or "
+        "choose another conversion of the model."
     )

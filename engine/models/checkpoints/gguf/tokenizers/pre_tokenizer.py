@@ -176,9 +176,8 @@ def pre_tokenizer_named(name: str) -> PreTokenizer:
     pre_tokenizer = _BY_NAME.get(name)
     if pre_tokenizer is None:
         raise ModelError(
-            f"The file names the pre-tokenizer {name!r} (tokenizer.ggml.pre), which is not known here, "
-            "so nobody can say how its text becomes tokens. Take the model's safetensors instead, or "
-            "another conversion of it."
+            f"The file's pre-tokenizer {name!r} (tokenizer.ggml.pre) is not supported. Use "
+            "the model's safetensors, or another conversion of it."
         )
     return pre_tokenizer
 
@@ -191,15 +190,15 @@ class Splitting:
     note: str | None = None
 
 
-_ANSWERS = " Prompts given as token ids are not concerned."
+_ANSWERS = " Prompts given as token ids are not affected."
 _NEAR: Mapping[tuple[str, ...], Splitting] = {
     # qwen2 makes longer pieces, but no merge of Pip's crosses Pip's own splits, so the tokens are the
     # same. Only qwen2's case-insensitive contractions differ: they split an apostrophe before capitals.
     (PIP,): Splitting(
         "qwen2",
-        "llama.cpp has no rule that cuts text exactly as this tokenizer does, so its nearest, qwen2, "
-        "is named. Only an apostrophe before S, T, D, M, LL, VE or RE in capitals may give other "
-        "tokens." + _ANSWERS,
+        "llama.cpp has no rule that splits text exactly like this tokenizer, so the "
+        "nearest one, qwen2, is used. Only an apostrophe before S, T, D, M, LL, VE or "
+        "RE in capitals may give other tokens." + _ANSWERS,
     )
 }
 
@@ -214,8 +213,8 @@ def splitting(tokenizer: Mapping[str, Any]) -> Splitting:
         return Splitting(each.names[0])
     return _NEAR.get(steps) or Splitting(
         "default",
-        "llama.cpp has no rule that is known to cut text as this tokenizer does, so its default is "
-        "named: text may become other tokens there." + _ANSWERS,
+        "llama.cpp has no known rule that splits text like this tokenizer, so its "
+        "default is used: some text may become other tokens there." + _ANSWERS,
     )
 
 

@@ -81,14 +81,14 @@ def pre_tokenizer_of(metadata: Mapping[str, Any]) -> PreTokenizer | None:
     kind = setting(metadata, "model")
     if kind is None:
         raise ModelError(
-            "The file holds no tokenizer (tokenizer.ggml.model), so text cannot become tokens. Take "
-            "another conversion of the model."
+            "The file has no tokenizer (tokenizer.ggml.model). Choose another conversion "
+            "of the model."
         )
     if kind not in (BYTE_LEVEL, SENTENCEPIECE, GEMMA4):
         raise ModelError(
-            f"The file's tokenizer is of the kind {kind!r} (tokenizer.ggml.model), and only "
-            f"{BYTE_LEVEL}, {SENTENCEPIECE} and {GEMMA4} are known here. Take the model's safetensors "
-            "instead."
+            f"The file's tokenizer type {kind!r} (tokenizer.ggml.model) is not supported; "
+            f"supported are {BYTE_LEVEL}, {SENTENCEPIECE} and {GEMMA4}. Use the model's "
+            "safetensors instead."
         )
     if kind != BYTE_LEVEL:
         return None

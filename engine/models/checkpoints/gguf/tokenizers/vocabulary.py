@@ -44,8 +44,7 @@ def read_vocabulary(checkpoint: Checkpoint) -> Vocabulary:
     folder = checkpoint.path
     if not (folder / FILE).is_file():
         raise ModelError(
-            f"{folder} has no {FILE}, and only tokenizers of that kind are exported. Download the "
-            "model again."
+            f"{folder} has no {FILE}, which the export needs. Download the model again."
         )
     content = read_tokenizer(folder)
     _check_kind(folder, content)
@@ -87,9 +86,8 @@ def _check_kind(folder: Path, content: Mapping[str, Any]) -> None:
     decoder = json.dumps(content.get("decoder"))
     if kind != "BPE" or "ByteLevel" not in decoder:
         raise ModelError(
-            f"The tokenizer in {folder} is {kind or 'of an unknown kind'}, without bytes as its "
-            "alphabet; only byte-level BPE is exported. llama.cpp's own convert_hf_to_gguf.py knows "
-            "the other kinds."
+            f"The tokenizer in {folder} is {kind or 'of an unknown kind'}; only byte-level "
+            "BPE can be exported. llama.cpp's convert_hf_to_gguf.py supports other kinds."
         )
 
 

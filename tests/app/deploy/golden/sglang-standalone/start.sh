@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# llama-3.1-70b on 4xH100: a draft model.
-# Options checked against SGLang 0.5.23.
+# llama-3.1-70b on 4xH100: Draft model.
+# Options checked against SGLang 0.5.21.
 set -euo pipefail
 python3 -m sglang.launch_server \
     --model-path nvidia/Llama-3.1-70B-Instruct-FP8 \
@@ -13,4 +13,5 @@ python3 -m sglang.launch_server \
     --speculative-num-steps 4 \
     --speculative-eagle-topk 1 \
     --speculative-num-draft-tokens 5 \
+    --enable-metrics \
     --host 127.0.0.1 --port 8000

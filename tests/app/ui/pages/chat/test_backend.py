@@ -16,11 +16,13 @@ from hypothesis import strategies as st
 
 from app.paths import catalog_file
 from app.runtime import Runtime
-from app.settings.defaults import Winner
+from app.settings.defaults import Defaults, Winner
+from app.storage import chat_files
 from app.storage.schema import StoreError
 from app.storage.store import Store
 from app.ui.controls.settings import Settings
-from app.ui.pages.chat.backend import ChatBackend, describe
+from app.ui.pages.chat.backend import ChatBackend
+from app.ui.pages.chat.status import describe
 from engine.errors import InvalidRequest, NotLoaded
 from engine.loading.catalog import open_catalog
 from tests.app.test_store_damage import fill, make_room
@@ -43,8 +45,12 @@ def act(backend: ChatBackend, **data) -> dict:
     return first
 
 
+def imported(backend: ChatBackend, text: str) -> dict:
+    return backend.chats.shown(chat_files.read(backend.store, text))
+
+
 def texts(backend: ChatBackend, chat: int) -> list[str]:
-    return [message["text"] for message in backend.chat(chat)["messages"]]
+    return [message["text"] for message in backend.chats.shown(chat)["messages"]]
 
 
 def test_a_first_message_makes_a_chat(backend):
@@ -88,7 +94,7 @@ def test_an_edit_begins_a_branch_and_what_followed_is_in_the_other(backend):
     act(backend, action="send", text="More", chat=chat)
     act(backend, action="edit", message=first["user"]["id"], text="markdown", chat=chat)
     assert texts(backend, chat) == ["markdown", REPLIES["markdown"]]
-    backend.show_branch({"chat": chat, "message": first["user"]["id"]})
+    backend.chats.show_branch({"chat": chat, "message": first["user"]["id"]})
     assert texts(backend, chat) == ["Hi", REPLIES["plain"], "More", REPLIES["plain"]]
 
 
@@ -103,7 +109,7 @@ def test_what_is_written_anew_is_drafted_from_the_reply_before(backend, monkeypa
     again = act(backend, action="retry", message=first["reply"]["id"], chat=chat)
     act(backend, action="edit", message=first["user"]["id"], text="markdown", chat=chat)
     assert [request.predicted for request in asked] == ["", REPLIES["plain"], REPLIES["plain"]]
-    last = backend.chat(chat)["messages"][-1]["id"]
+    last = backend.chats.shown(chat)["messages"][-1]["id"]
     plain = Settings(proposer="none")
     backend.reply({"action": "retry", "message": last, "chat": chat}, plain)
     assert asked[-1].predicted == ""  # nothing is drafted
@@ -116,16 +122,16 @@ def test_a_chat_that_is_too_long_asks_before_it_leaves_out_what_is_oldest(backen
         text = f"Turn {number} " + "word " * 1100
         chat = act(backend, action="send", text=text, chat=chat)["chat"]
     long = {"action": "send", "text": "word " * 1100, "chat": chat}
-    assert "context holds 4096" in backend.reply(dict(long), Settings())["full"]
+    assert "context holds 4,096" in backend.reply(dict(long), Settings())["full"]
     assert len(texts(backend, chat)) == 6
     told = act(backend, **long, drop="oldest")
-    shown = backend.chat(chat)["messages"]
+    shown = backend.chats.shown(chat)["messages"]
     assert [each["id"] for each in shown if each["left_out"]] == told["left_out"]
     assert [each["left_out"] for each in shown] == [True] * 4 + [False] * 4  # a quarter is free
-    backend.leave_out({"chat": chat, "messages": told["left_out"], "out": False})
-    assert not any(each["left_out"] for each in backend.chat(chat)["messages"])
+    backend.chats.leave_out({"chat": chat, "messages": told["left_out"], "out": False})
+    assert not any(each["left_out"] for each in backend.chats.shown(chat)["messages"])
     alone = {"action": "send", "text": "word " * 9000, "chat": None}
-    with pytest.raises(InvalidRequest, match="context holds 4096"):
+    with pytest.raises(InvalidRequest, match="context holds 4,096"):
         backend.reply(alone, Settings())
 
 
@@ -140,9 +146,9 @@ def test_a_chat_has_a_system_prompt_of_its_own_and_keeps_it(backend, monkeypatch
     first = act(backend, action="send", text="Hi", chat=None, preset="Mine")
     library.delete_prompt({"name": "Mine"})
     act(backend, action="send", text="Hi", chat=first["chat"])
-    backend.use_system({"chat": first["chat"], "name": "Concise"})
+    backend.chats.use_system({"chat": first["chat"], "name": "Concise"})
     act(backend, action="send", text="Hi", chat=first["chat"])
-    backend.use_system({"chat": first["chat"], "name": ""})
+    backend.chats.use_system({"chat": first["chat"], "name": ""})
     act(backend, action="send", text="Hi", chat=first["chat"])
     said = [request.messages[0].content for request in asked]
     assert said[:2] == ["Rhyme.", "Rhyme."]
@@ -152,17 +158,23 @@ def test_a_chat_has_a_system_prompt_of_its_own_and_keeps_it(backend, monkeypatch
         with pytest.raises(InvalidRequest):
             library.keep_prompt({"name": name, "text": text})
     with pytest.raises(InvalidRequest, match="was deleted"):
-        backend.use_system({"chat": first["chat"], "name": "Mine"})
+        backend.chats.use_system({"chat": first["chat"], "name": "Mine"})
 
 
 def test_files_go_with_a_message_and_only_text_is_taken(backend):
     files = [{"name": "a.py", "text": "x = 1\n"}]
     chat = act(backend, action="send", text="", files=files, chat=None)["chat"]
     question = backend.store.messages(chat)[0]
-    assert (question.turn.content, question.text) == ("a.py\n```\nx = 1\n```", "")
-    assert backend.chat(chat)["messages"][0]["files"] == files
-    assert backend.chat(chat)["messages"][1]["writer"] == "Pip · draft, auto"
-    for bad in ([{"name": "a", "text": "\0"}], ["a"], [{"name": "a", "text": "x" * 600_000}]):
+    assert (question.content, question.text) == ("a.py\n```\nx = 1\n```", "")
+    (shown,) = backend.chats.shown(chat)["messages"][0]["files"]
+    assert (shown["name"], shown["kind"], shown["text"], shown["size"]) == (
+        "a.py",
+        "text",
+        "x = 1\n",
+        6,
+    )
+    assert backend.chats.shown(chat)["messages"][1]["writer"] == "Pip · Draft model, auto"
+    for bad in ([{"name": "a", "text": "\0"}], ["a"], [{"name": "a", "text": "x" * 2_100_000}]):
         with pytest.raises(InvalidRequest, match="text"):
             backend.reply({"action": "send", "text": "Hi", "files": bad, "chat": None}, Settings())
 
@@ -172,6 +184,15 @@ def test_pip_is_known_by_its_model_and_not_by_its_name(backend):
     assert describe(pip)["pip"]
     assert describe(replace(pip, name="My own"))["pip"]
     assert not describe(replace(pip, name="Pippin", target_id="pippin"))["pip"]
+
+
+def test_why_a_model_sees_no_images_names_it_as_the_pages_do(backend: ChatBackend) -> None:
+    loaded = backend.runtime.engine.loaded
+    assert loaded is not None
+    file = "qwen2.5-coder-1.5b-instruct-q4_k_m"
+    blind = replace(loaded.capabilities, why_no_images=f"{file} cannot see images.")
+    told = describe(replace(loaded, target_name=file, capabilities=blind))
+    assert told is not None and told["blind"] == "Qwen2.5 Coder 1.5B cannot see images."
 
 
 def test_nothing_is_stored_of_a_refused_message(backend):
@@ -193,12 +214,12 @@ def test_a_chat_answers_one_message_at_a_time(backend):
     backend.runtime.engine.seconds_a_round = 0.05
     first = backend.reply({"action": "send", "text": "1000 tokens", "chat": None}, Settings())
     writing = backend.live_replies.find(first["run"])
-    with pytest.raises(InvalidRequest, match="still being answered"):
+    with pytest.raises(InvalidRequest, match="still being written"):
         backend.reply({"action": "send", "text": "Hi", "chat": first["chat"]}, Settings())
     assert backend.boot({"chat": first["chat"]})["chat"]["running"]["run"] == writing.run
     assert backend.stop({"run": writing.run})
     assert writing.done.wait(5)
-    assert backend.chat(first["chat"])["messages"][-1]["status"] == "cancelled"
+    assert backend.chats.shown(first["chat"])["messages"][-1]["status"] == "cancelled"
 
 
 def test_a_stale_page_cannot_delete_what_another_one_wrote(backend):
@@ -206,7 +227,7 @@ def test_a_stale_page_cannot_delete_what_another_one_wrote(backend):
     chat = act(backend, action="send", text="One", chat=None)["chat"]
     second = act(backend, action="send", text="Two", chat=chat)
     act(backend, action="edit", message=second["user"]["id"], text="Other", chat=chat)
-    before = backend.chat(chat)["messages"]
+    before = backend.chats.shown(chat)["messages"]
     question, reply = before[-2]["id"], before[-1]["id"]
     for action, message in (
         ("retry", second["reply"]["id"]),
@@ -214,10 +235,10 @@ def test_a_stale_page_cannot_delete_what_another_one_wrote(backend):
         ("retry", question),
         ("edit", reply),
     ):
-        with pytest.raises(InvalidRequest, match="no longer there"):
+        with pytest.raises(InvalidRequest, match="no longer exists"):
             data = {"action": action, "message": message, "text": "Hi", "chat": chat}
             backend.reply(data, Settings())
-    assert backend.chat(chat)["messages"] == before
+    assert backend.chats.shown(chat)["messages"] == before
 
 
 def test_a_reply_that_cannot_be_stored_is_not_written_for_nobody(backend, monkeypatch):
@@ -239,21 +260,21 @@ def test_clearing_stops_the_reply_first(backend):
     backend.runtime.engine.seconds_a_round = 0.05
     first = backend.reply({"action": "send", "text": "1000 tokens", "chat": None}, Settings())
     writing = backend.live_replies.find(first["run"])
-    cleared = backend.clear_chat({"chat": first["chat"]})
+    cleared = backend.chats.clear_chat({"chat": first["chat"]})
     assert writing.done.is_set()
     assert cleared["chat"]["messages"] == []
-    restored = backend.restore({"deleted": cleared["deleted"]})["chat"]
+    restored = backend.chats.restore({"deleted": cleared["deleted"]})["chat"]
     assert restored["messages"][-1]["status"] == "cancelled"
-    with pytest.raises(InvalidRequest, match="too late"):
-        backend.restore({"deleted": cleared["deleted"]})
+    with pytest.raises(InvalidRequest, match="Nothing to undo"):
+        backend.chats.restore({"deleted": cleared["deleted"]})
 
 
 def test_a_reply_that_does_not_stop_is_not_shown_in_the_chat_that_was_cleared(backend, monkeypatch):
     backend.runtime.engine.seconds_a_round = 0.05
     first = backend.reply({"action": "send", "text": "1000 tokens", "chat": None}, Settings())
     writing = backend.live_replies.find(first["run"])
-    monkeypatch.setattr(backend, "_stop_chat", lambda chat: None)
-    cleared = backend.clear_chat({"chat": first["chat"]})
+    monkeypatch.setattr(backend.chats, "_stop_chat", lambda chat: None)
+    cleared = backend.chats.clear_chat({"chat": first["chat"]})
     assert not writing.done.is_set()
     assert (cleared["chat"]["messages"], cleared["chat"]["running"]) == ([], None)
     writing.stop()
@@ -280,8 +301,8 @@ def test_a_reply_can_be_followed_from_any_point(backend):
 
 def test_a_chat_that_is_gone_is_forgotten(backend):
     assert backend.boot({"chat": 77})["chat"] is None
-    assert backend.open_chat({"chat": 77})["chat"] is None
-    with pytest.raises(InvalidRequest, match="no longer there"):
+    assert backend.chats.open_chat({"chat": 77})["chat"] is None
+    with pytest.raises(InvalidRequest, match="no longer exists"):
         backend.reply({"action": "retry", "message": 5, "chat": None}, Settings())
 
 
@@ -289,23 +310,23 @@ def test_a_chat_is_exported_and_read_back(backend):
     first = act(backend, action="send", text="Hi, مرحبا", chat=None)
     exported = backend.library.export_chat({"chat": first["chat"], "form": "json"})
     assert exported["name"] == "hi-مرحبا.json"
-    again = backend.import_chat({"text": exported["text"]})["chat"]
+    again = imported(backend, exported["text"])
     assert again["id"] != first["chat"]
     told = [
         [
-            {**message, "id": None, "beside": None, "pair": None}
-            for message in backend.chat(chat)["messages"]
+            {**message, "id": None, "beside": None, "pair": None, "absent": None}
+            for message in backend.chats.shown(chat)["messages"]
         ]
         for chat in (first["chat"], again["id"])
     ]
     assert told[0] == told[1]
     act(backend, action="edit", message=first["user"]["id"], text="Other", chat=first["chat"])
     whole = backend.library.export_chat({"chat": first["chat"], "form": "json"})
-    branched = backend.import_chat({"text": whole["text"]})["chat"]
+    branched = imported(backend, whole["text"])
     assert [m["text"] for m in branched["messages"]] == ["Other", REPLIES["plain"]]
     old = branched["messages"][0]["beside"][0]
-    backend.show_branch({"chat": branched["id"], "message": old})
-    backend.show_branch({"chat": first["chat"], "message": first["user"]["id"]})
+    backend.chats.show_branch({"chat": branched["id"], "message": old})
+    backend.chats.show_branch({"chat": first["chat"], "message": first["user"]["id"]})
     assert texts(backend, branched["id"]) == texts(backend, first["chat"])
     readable = backend.library.export_chat({"chat": first["chat"], "form": "markdown"})
     assert readable["text"].startswith("# Hi, مرحبا\n\n## You\n\nHi, مرحبا\n\n## Model\n\n")
@@ -325,8 +346,8 @@ def test_a_chat_is_exported_and_read_back(backend):
     ],
 )
 def test_a_file_that_holds_no_chat_makes_none(backend, text):
-    with pytest.raises(InvalidRequest, match=r"no chat|newer version"):
-        backend.import_chat({"text": text})
+    with pytest.raises(InvalidRequest, match=r"not an exported chat|newer version"):
+        imported(backend, text)
     assert backend.library.listing()["chats"] == []
 
 
@@ -352,7 +373,7 @@ def file_of(message: dict[str, Any]) -> str:
         ({"id": "1"}, "messages[0].id"),
         ({"statistics": {"drafted": math.inf}}, "Out of range float"),
         ({"statistics": {"drafted": "x"}}, "messages[0].statistics"),
-        ({"files": [{"name": "a"}]}, "messages[0].files[0].text"),
+        ({"files": [{"text": "a"}]}, "messages[0].files[0].name"),
         ({"text": "\ud800"}, "surrogates not allowed"),
         ({"shown": 2}, "messages[0].shown"),
         ({"parent": 1}, "messages[0]"),
@@ -365,9 +386,9 @@ def file_of(message: dict[str, Any]) -> str:
 )
 def test_an_import_with_an_odd_value_is_refused_and_names_it(backend, message, named):
     """These once ended in sqlite3.ProgrammingError, or an OverflowError."""
-    backend.import_chat({"text": file_of({})})
+    imported(backend, file_of({}))
     with pytest.raises(InvalidRequest, match=re.escape(named)):
-        backend.import_chat({"text": file_of(message)})
+        imported(backend, file_of(message))
     assert len(backend.library.listing()["chats"]) == 1
 
 
@@ -384,10 +405,10 @@ ANYTHING = st.recursive(
 @given(field=st.sampled_from(sorted(WHOLE)), value=ANYTHING)
 def test_whatever_an_import_holds_it_is_read_or_refused_in_words(backend, field, value):
     try:
-        found = backend.import_chat({"text": file_of({field: value})})["chat"]
+        found = imported(backend, file_of({field: value}))
     except InvalidRequest:
         return
-    assert backend.open_chat({"chat": found["id"]})["chat"]["messages"] == found["messages"]
+    assert backend.chats.open_chat({"chat": found["id"]})["chat"]["messages"] == found["messages"]
     json.dumps(found, allow_nan=False)
 
 
@@ -399,17 +420,19 @@ def test_chats_are_found_by_all_words_of_title_or_messages(backend):
     assert backend.library.search_chats({"text": "pass OWL"}) == [owl]
     assert backend.library.search_chats({"text": "_wl"}) == []
     assert backend.library.search_chats({"text": " "}) == [owl, fox]
+    assert backend.library.search_chats({"text": "fox " * 2000}) == [fox]  # SQLite refused so many
 
 
 def test_a_measured_default_is_what_the_panel_starts_from_and_where_it_comes_from_is_told(backend):
     assert backend.stored.now().settings == Settings()
     loaded = backend.runtime.engine.loaded
-    assert "Default" not in backend.status()["loaded"]["detail"]
-    backend.defaults.keep(loaded, Winner("ngram", "fixed", 5, 1.8, 48), {})
+    assert "Default" not in backend.loading.status()["loaded"]["detail"]
+    defaults = Defaults(backend.runtime.data_dir)
+    defaults.keep(loaded, Winner("ngram", "fixed", 5, 1.8, 48), {})
     settings = backend.stored.now().settings
     assert (settings.proposer, settings.controller, settings.depth) == ("ngram", "fixed", 5)
-    detail = backend.status()["loaded"]["detail"]
-    assert "Default: ngram, depth 5, 1.80× as measured on" in detail
-    assert "the Tune page, where it can be measured anew, forgets it" in detail
-    backend.defaults.clear()
+    detail = backend.loading.status()["loaded"]["detail"]
+    assert "Default for this model: N-gram, depth 5, 1.8x (measured " in detail
+    assert "Change it on Tune" in detail
+    defaults.clear()
     assert backend.stored.now().settings == Settings()

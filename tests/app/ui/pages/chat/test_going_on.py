@@ -12,12 +12,13 @@ from app.loading import PairLoader
 from app.paths import catalog_file
 from app.runtime import Runtime
 from app.storage import chat_files
+from app.storage.rows import StoredMessage
 from app.storage.store import Store
-from app.ui import replay_file
 from app.ui.controls.pickers import Pickers
 from app.ui.controls.settings import Settings
 from app.ui.pages.chat.backend import ChatBackend
 from app.ui.pages.chat.pair import PairBackend
+from app.ui.rounds import replay_file
 from engine.errors import InvalidRequest
 from engine.loading.catalog import open_catalog
 from engine.loading.request import LoadRequest
@@ -54,14 +55,14 @@ def cut(backend: ChatBackend) -> tuple[int, int]:
 
 def test_a_reply_goes_on_in_its_place_with_its_rounds_and_figures(backend: ChatBackend) -> None:
     chat, reply = cut(backend)
-    first = backend.chat(chat)["messages"][1]
+    first = backend.chats.shown(chat)["messages"][1]
     assert (first["status"], first["stats"]["full"]) == ("length", False)
     seen = backend.rounds({"message": reply})
     told = act(backend, SHORT, action="continue", message=reply, chat=chat)
     assert (told["user"], told["reply"]["id"]) == (None, reply)
-    assert told["kept"] == [each["id"] for each in backend.chat(chat)["messages"]]
+    assert told["kept"] == [each["id"] for each in backend.chats.shown(chat)["messages"]]
     act(backend, LONG, action="continue", message=reply, chat=chat)
-    _, whole = backend.chat(chat)["messages"]
+    _, whole = backend.chats.shown(chat)["messages"]
     assert (whole["id"], whole["text"], whole["status"]) == (reply, REPLIES["plain"], "done")
     after = backend.rounds({"message": reply})
     assert after["rounds"][: len(seen["rounds"])] == seen["rounds"]
@@ -100,43 +101,43 @@ def test_the_end_of_the_context_is_told_apart_from_a_limit(backend: ChatBackend)
     loaded = backend.runtime.engine.loaded
     words = "word " * (loaded.context - 4)
     told = act(backend, LONG, action="send", text=words.strip(), chat=None)
-    reply = backend.chat(told["chat"])["messages"][1]
+    reply = backend.chats.shown(told["chat"])["messages"][1]
     assert (reply["status"], reply["stats"]["full"]) == ("length", True)
 
 
 def test_what_cannot_go_on_is_refused_and_stays_as_it_is(backend: ChatBackend) -> None:
     chat, reply = cut(backend)
-    before = backend.chat(chat)["messages"]
+    before = backend.chats.shown(chat)["messages"]
     backend.runtime.engine.load(LoadRequest(target="smollm2-360m"))
     with pytest.raises(InvalidRequest, match="another model wrote it"):
         backend.reply({"action": "continue", "message": reply, "chat": chat}, LONG)
-    assert backend.chat(chat)["messages"] == before
+    assert backend.chats.shown(chat)["messages"] == before
     act(backend, LONG, action="send", text="More", chat=chat)
-    with pytest.raises(InvalidRequest, match="no longer there"):
+    with pytest.raises(InvalidRequest, match="no longer exists"):
         backend.reply({"action": "continue", "message": reply, "chat": chat}, LONG)
 
 
 def test_a_chat_without_a_reply_has_nothing_to_go_on_with(backend: ChatBackend) -> None:
     chat, reply = cut(backend)
-    backend.clear_chat({"chat": chat})
-    with pytest.raises(InvalidRequest, match="no longer there"):
+    backend.chats.clear_chat({"chat": chat})
+    with pytest.raises(InvalidRequest, match="no longer exists"):
         backend.reply({"action": "continue", "message": reply, "chat": chat}, LONG)
 
 
 def test_a_failure_on_the_way_keeps_what_stood(backend: ChatBackend, monkeypatch) -> None:
     chat, reply = cut(backend)
-    stood = backend.chat(chat)["messages"][1]["text"]
+    stood = backend.chats.shown(chat)["messages"][1]["text"]
 
     def fails(request):
         raise RuntimeError("gone")
 
     monkeypatch.setattr(backend.runtime.engine, "script", fails)
     act(backend, LONG, action="continue", message=reply, chat=chat)
-    message = backend.chat(chat)["messages"][1]
+    message = backend.chats.shown(chat)["messages"][1]
     assert (message["status"], message["text"]) == ("failed", stood)
     monkeypatch.undo()
     act(backend, LONG, action="continue", message=reply, chat=chat)
-    message = backend.chat(chat)["messages"][1]
+    message = backend.chats.shown(chat)["messages"][1]
     assert (message["text"], message["error"]) == (REPLIES["plain"], None)
 
 
@@ -146,7 +147,7 @@ def test_what_wrote_a_chat_is_loaded_again_by_what_was_kept_or_by_its_name(
     pairs, loader = PairBackend(Pickers(backend.runtime)), backend.runtime.loader
     backend.runtime.engine.load(LoadRequest(target="pip", context=512))
     told = act(backend, LONG, action="send", text="Hi", chat=None)
-    reply = backend.chat(told["chat"])["messages"][1]
+    reply = backend.chats.shown(told["chat"])["messages"][1]
     assert (told["reply"]["pair"], reply["model"]) == (reply["pair"], "Pip")
     for named, context in (({**reply["pair"], "model": "?"}, 512), ({"model": "Pip"}, None)):
         backend.runtime.engine.load(LoadRequest(target="smollm2-360m"))
@@ -156,19 +157,23 @@ def test_what_wrote_a_chat_is_loaded_again_by_what_was_kept_or_by_its_name(
         assert (request.target, request.context) == (reply["pair"]["target"], context)
     with pytest.raises(InvalidRequest, match="Qwen9 \\+ 1B was not found on this machine"):
         pairs.load_written({"model": "Qwen9 + 1B"})
+    for model, absent in (("o3", True), ("Pip", False), ("smollm2-360m", True)):
+        chat = backend.store.take_chat("", [StoredMessage(1, "assistant", "Yes", model=model)])
+        (shown,) = backend.chats.shown(chat)["messages"]
+        assert shown["absent"] is absent, "Load o3 was offered"
 
 
 def test_a_file_from_elsewhere_does_not_say_what_a_button_loads(backend: ChatBackend) -> None:
     told = act(backend, LONG, action="send", text="Hi", chat=None)
     text = chat_files.written(backend.store, told["chat"], "json")["text"]
     assert '"pair"' in text
-    message = backend.import_chat({"text": text})["chat"]["messages"][1]
+    message = backend.chats.shown(chat_files.read(backend.store, text))["messages"][1]
     assert (message["pair"], message["model"]) == (None, "Pip")
 
 
 def test_another_page_learns_that_a_chat_went_on(backend: ChatBackend) -> None:
-    before = backend.status()["written"]
+    before = backend.loading.status()["written"]
     chat, reply = cut(backend)
-    sent = backend.status()["written"]
+    sent = backend.loading.status()["written"]
     act(backend, LONG, action="continue", message=reply, chat=chat)
-    assert before < sent < backend.status()["written"]
+    assert len({before, sent, backend.loading.status()["written"]}) == 3

@@ -48,7 +48,7 @@ def act(backend: ChatBackend, settings: Settings = USUAL, **data) -> dict:
 
 def test_its_place_is_told_in_what_javascript_counts(backend: ChatBackend) -> None:
     chat = act(backend, action="send", text="Hi", chat=None)["chat"]
-    message = backend.chat(chat)["messages"][1]
+    message = backend.chats.shown(chat)["messages"][1]
     text, place = message["text"].encode("utf-16-le"), message["thought"]
 
     def cut(begin: int, end: int | None) -> str:
@@ -63,7 +63,7 @@ def test_a_page_that_follows_learns_of_it_while_it_is_written(backend: ChatBacke
     told = act(backend, Settings(max_tokens=4), action="send", text="Hi", chat=None)
     stats = backend.live_replies.find(told["run"]).feed.packet(0)["stats"]
     assert (stats["thought"]["from"], stats["thought"]["to"]) == (8, None)
-    kept = backend.chat(told["chat"])["messages"][1]["thought"]
+    kept = backend.chats.shown(told["chat"])["messages"][1]["thought"]
     assert (kept["from"], kept["to"], kept["answer"]) == (8, None, None)
 
 
@@ -90,11 +90,11 @@ def test_an_imported_chat_has_its_thoughts_told_apart_and_keeps_how_long_they_to
 ) -> None:
     chat = act(backend, action="send", text="Hi", chat=None)["chat"]
     exported = chat_files.written(backend.store, chat, "json")["text"]
-    again = backend.import_chat({"text": exported})["chat"]
-    assert again["messages"][1]["thought"] == backend.chat(chat)["messages"][1]["thought"]
+    again = backend.chats.shown(chat_files.read(backend.store, exported))
+    assert again["messages"][1]["thought"] == backend.chats.shown(chat)["messages"][1]["thought"]
     odd = re.sub(r'"seconds": [\d.e-]+', '"seconds": "long"', exported)
-    odd = backend.import_chat({"text": odd})["chat"]["messages"][1]["thought"]
+    odd = backend.chats.shown(chat_files.read(backend.store, odd))["messages"][1]["thought"]
     assert odd["seconds"] is None
     old = exported.replace("<think>\\n", "").replace('"statistics"', '"was"')
-    place = backend.import_chat({"text": old})["chat"]["messages"][1]["thought"]
+    place = backend.chats.shown(chat_files.read(backend.store, old))["messages"][1]["thought"]
     assert (place["from"], place["seconds"]) == (0, None)

@@ -54,7 +54,12 @@ def test_a_plan_is_made_and_its_command_makes_the_same(
 
 @pytest.mark.parametrize(
     ("wrong", "says"),
-    [({"users": "many"}, "many"), ({"target": ""}, "model"), ({"gpus": "1xZ80"}, "Z80")],
+    [
+        ({"users": "many"}, "many"),
+        ({"target": ""}, "model"),
+        ({"gpus": "1xZ80"}, "Z80"),
+        ({"target": "nonsense"}, r"Known: (\S+, ){4}\S+ and \d+ more\."),
+    ],
 )
 def test_what_is_no_choice_is_told(backend: PlanBackend, wrong: dict, says: str) -> None:
     with pytest.raises(InvalidRequest, match=says):

@@ -12,9 +12,9 @@ from app.runtime import Runtime
 from app.storage.store import Store
 from app.training.options import TrainingOptions
 from app.training.runs import Trainings
+from app.ui import words
 from app.ui.controls.pickers import Pickers
 from app.ui.pages.train.backend import POINTS, TrainBackend, thinned
-from app.ui.words import Words
 from engine.loading.catalog import open_catalog
 from engine.loading.request import LoadRequest
 from engine.train.heads import kinds
@@ -32,7 +32,7 @@ def backend(tmp_path: Path) -> TrainBackend:
 
 
 def test_every_kind_has_its_sentence() -> None:
-    assert set(kinds.names()) <= set(Words.KINDS)
+    assert set(kinds.names()) <= set(words.KINDS)
 
 
 def test_the_form_offers_what_is_on_disk_and_counts_different_questions(
@@ -87,9 +87,9 @@ def test_a_done_run_names_its_pair_though_another_process_entered_it(
 @pytest.mark.parametrize(
     ("form", "told"),
     [
-        ({"minutes": "soon"}, "as a number"),
-        ({"minutes": "-1"}, "how long"),
-        ({"prompts": "  "}, "path of a file"),
+        ({"minutes": "soon"}, "number of minutes"),
+        ({"minutes": "-1"}, "training time"),
+        ({"prompts": "  "}, "path of a prompt file"),
         ({"prompts": "chats"}, "0 different prompts"),
         ({"prompts": "/no/such/file"}, "cannot be read"),
     ],

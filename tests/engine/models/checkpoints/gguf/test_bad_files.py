@@ -70,18 +70,18 @@ def test_a_file_that_was_cut_short(file: Path, good: bytes, share: float) -> Non
 @pytest.mark.parametrize(
     ("content", "word"),
     [
-        (b"", "no GGUF file"),
-        (b"<html>Not found</html>", "no GGUF file"),
+        (b"", "is empty"),
+        (b"<html>Not found</html>", "not a GGUF file"),
         (b"version https://git-lfs.github.com/spec/v1\n", "git lfs pull"),
         (b"GGUF" + struct.pack("<I", 1) + bytes(64), "version 1"),
         (b"GGUF" + struct.pack(">I", 3) + bytes(64), "big-endian"),
-        (b"GGUF" + struct.pack("<IQQ", 3, 2**63, 0) + bytes(64), "promises 9,223,372"),
-        (b"GGUF" + struct.pack("<IQQ", 3, 0, 2**62) + bytes(64), "promises 4,611,686"),
-        (b"GGUF" + struct.pack("<IQQQ", 3, 0, 1, 2**63) + bytes(64), "promises 9,223,372"),
+        (b"GGUF" + struct.pack("<IQQ", 3, 2**63, 0) + bytes(64), "announces 9,223,372"),
+        (b"GGUF" + struct.pack("<IQQ", 3, 0, 2**62) + bytes(64), "announces 4,611,686"),
+        (b"GGUF" + struct.pack("<IQQQ", 3, 0, 1, 2**63) + bytes(64), "announces 9,223,372"),
         (b"GGUF" + struct.pack("<IQQQ1sII", 3, 0, 1, 1, b"k", 99, 0) + bytes(9), "unknown type 99"),
         (b"GGUF" + struct.pack("<IQQQ1sIIQ", 3, 0, 1, 1, b"k", 9, 8, 2**60), "texts of a list"),
         (b"GGUF" + struct.pack("<IQQQ1sIIQ", 3, 0, 1, 1, b"k", 9, 6, 2**60), "numbers of a list"),
-        (b"GGUF" + struct.pack("<IQQQ1sIIQ", 3, 0, 1, 1, b"k", 9, 9, 1), "a list holds"),
+        (b"GGUF" + struct.pack("<IQQQ1sIIQ", 3, 0, 1, 1, b"k", 9, 9, 1), "a list has"),
         (b"GGUF" + struct.pack("<IQQQ1sIQ1s", 3, 0, 1, 1, b"k", 8, 1, b"\xff") + bytes(9), "UTF-8"),
     ],
 )  # fmt: skip
@@ -116,7 +116,7 @@ def test_a_damaged_header_is_refused_or_read(
         ({"general.architecture": "mamba"}, "'mamba'"),
         ({"general.architecture": "clip"}, "mmproj"),
         ({"general.architecture": None}, "None"),
-        ({"qwen2.block_count": None}, "lacks qwen2.block_count"),
+        ({"qwen2.block_count": None}, "has no qwen2.block_count"),
         ({"qwen2.block_count": 10**9}, "block_count is 1000000000; it must be at most 10,000"),
         ({"qwen2.embedding_length": "wide"}, "qwen2.embedding_length is 'wide'"),
         ({"qwen2.attention.head_count": 0}, "qwen2.attention.head_count is 0"),
@@ -124,7 +124,7 @@ def test_a_damaged_header_is_refused_or_read(
         ({"qwen2.attention.value_length": 8}, "value_length is 8"),
         ({"qwen2.expert_count": 8}, "8 experts"),
         ({"qwen2.rope.scaling.type": "su"}, "rope.scaling.type is 'su'"),
-        ({"tokenizer.ggml.model": None}, "no tokenizer"),
+        ({"tokenizer.ggml.model": None}, "no usable tokenizer"),
         ({"tokenizer.ggml.model": "rwkv"}, "'rwkv'"),
         ({"tokenizer.ggml.tokens": None}, "no tokens"),
         ({"tokenizer.ggml.tokens": ["a", "b"], "tokenizer.ggml.token_type": [1, 1]}, "lists 2 tokens"),
@@ -156,11 +156,11 @@ def not_a_number(tensors: Tensors) -> None:
 @pytest.mark.parametrize(
     ("edit", "word"),
     [
-        (wider, "mlp.up_proj.weight has the shape (96, 65)"),
+        (wider, "mlp.up_proj.weight has shape (96, 65)"),
         (without("blk.1.ffn_up.weight"), "mlp.up_proj.weight"),
-        (without("token_embd.weight"), "no token_embd.weight"),
+        (without("token_embd.weight"), "token_embd.weight is missing"),
         (with_one_more, "blk.0.ffn_gate_exps.weight"),
-        (not_a_number, "holds NaN"),
+        (not_a_number, "contains NaN"),
     ],
 )
 def test_tensors_that_make_no_such_model(
@@ -185,7 +185,7 @@ def test_scales_that_are_no_numbers(folder: Path, file: Path) -> None:
     content = bytearray(file.read_bytes())
     content[start : start + 2] = np.float16(np.nan).tobytes()
     file.write_bytes(content)
-    with pytest.raises(ModelError, match=r"layers.0.mlp.down_proj.weight holds NaN"):
+    with pytest.raises(ModelError, match=r"layers.0.mlp.down_proj.weight contains NaN"):
         down_projection(file)
 
 
@@ -195,7 +195,7 @@ def test_blocks_of_a_file_that_changes_while_they_are_read(folder: Path, file: P
     assert isinstance(blocks, Blocks)
     assert len(blocks.rows(slice(0, 16)).data[:]) == 16
     os.utime(file, (0, 0))
-    with pytest.raises(ModelError, match="changed while it was being loaded"):
+    with pytest.raises(ModelError, match="changed while it was loading"):
         blocks.rows(slice(16, 32))
 
 
@@ -212,10 +212,10 @@ def test_what_is_wrong_with_blocks_is_told_where_they_are_packed(
     content[last : last + 2] = np.float16(np.inf).tobytes()
     file.write_bytes(content)
     blocks = tensors(file).weight(name)
-    with pytest.raises(ModelError, match=r"layers.0.mlp.down_proj.weight holds"):
+    with pytest.raises(ModelError, match=r"layers.0.mlp.down_proj.weight contains"):
         Matrix(library, Kind.FP32, blocks)
     os.truncate(file, entry.start + entry.nbytes // 2)
-    with pytest.raises(ModelError, match="changed while it was being loaded"):
+    with pytest.raises(ModelError, match="changed while it was loading"):
         Matrix(library, Kind.FP32, blocks)
     file.unlink()
     with pytest.raises(ModelError, match="cannot be read"):
@@ -237,7 +237,7 @@ def test_a_file_that_changes_while_it_is_loaded(file: Path, good: bytes) -> None
     file.write_bytes(good)
     source = tensors(file)
     os.truncate(file, len(good) // 2)
-    with pytest.raises(ModelError, match="changed while it was being loaded"):
+    with pytest.raises(ModelError, match="changed while it was loading"):
         source("model.norm.weight")
     file.unlink()
     with pytest.raises(ModelError, match="cannot be read"):
@@ -249,12 +249,12 @@ def test_parts_that_are_missing_or_renamed(folder: Path, tmp_path: Path) -> None
     first, second, *_ = sorted(tmp_path.glob("m-*.gguf"))
     content = second.read_bytes()
     second.unlink()
-    assert f"{second.name} are not beside it" in refusal(first)
+    assert f"{second.name} are missing beside it" in refusal(first)
     second.write_bytes(first.read_bytes())
-    assert "says that it is part 1 of" in refusal(first)
+    assert "is part 1 of" in refusal(first)
     alone = tmp_path / "alone.gguf"
     alone.write_bytes(content)
-    assert "restore them" in refusal(alone)
+    assert "Restore the published names" in refusal(alone)
 
 
 def test_the_loaded_pair_stays(whole: Path, file: Path) -> None:

@@ -8,6 +8,7 @@ from engine.decoding.text.codec import TextCodec
 from engine.models.base import Model
 from engine.models.checkpoints.checkpoint import inspect
 from engine.models.checkpoints.gguf.tensors import GgufTensors
+from engine.request import Request
 from engine.values.messages import Message
 from tests.support.loading import load_model
 from tests.support.places import real_models
@@ -26,7 +27,8 @@ def test_the_smallest_says_the_words_of_its_widened_weights() -> None:
     """Where the compiled step is built; else both are the same way."""
     file = real_models()[0]
     codec = TextCodec(file)
-    prompt = codec.encode(codec.render([Message("user", "Count from one to five.")]), special=False)
+    asked = Request(messages=(Message("user", "Count from one to five."),))
+    prompt = codec.encode(codec.render(asked), special=False)
     stored = greedy(load_model(file, context=256), prompt, 8)
     assert stored == greedy(load_model(file, quantization="fp32", context=256), prompt, 8)
     assert codec.decode(stored).strip()

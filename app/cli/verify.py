@@ -1,0 +1,193 @@
+"""``foretoken verify``: whether drafting or batching changes a word, as a report to share."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from app import diagnostics, main, paths
+from app.cli import options
+from app.cli.loading import Status, by_files, check_loads, open_here, with_default_draft
+from app.cli.text.output import check_writable, progress, table
+from engine.api import AUTO, QUANTIZATIONS, LoadRequest
+from engine.errors import InvalidRequest, OutOfMemory
+
+if TYPE_CHECKING:
+    from engine.bench.prompts import Prompt
+    from engine.bench.real.contest import Case, EncodedPrompt, NotMeasured, Program
+    from engine.bench.real.reports.report import Table
+    from engine.bench.verify.report import Report
+
+    LineUp = Sequence[Program | NotMeasured]
+
+
+@options.with_load
+def verify(
+    pair: Annotated[
+        str, typer.Argument(help="pip, TARGET or TARGET::DRAFT, as --pair of other commands.")
+    ] = main.DEFAULT_PAIR,
+    load: LoadRequest = main.DEFAULT_LOAD,
+    quantization: Annotated[
+        list[str] | None,
+        typer.Option(help="auto, fp32, bf16, int8, nf4, q4 or stored. Repeatable. Default: all."),
+    ] = None,
+    prompt: Annotated[
+        list[str] | None, typer.Option(help="A prompt of your own. Repeatable.")
+    ] = None,
+    prompts_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--prompts", help="File of JSON lines: prompt, messages, or turns (the first counts)."
+        ),
+    ] = None,
+    count: Annotated[
+        int,
+        typer.Option(min=1, max=10_000, help="Most prompts of the file, or of the included set."),
+    ] = 8,
+    max_tokens: Annotated[int, typer.Option(min=1, help="Most tokens per reply.")] = 24,
+    seed: Annotated[int, typer.Option(help="Draws depths and sampling.")] = 1,
+    llama_cpp: options.LlamaCppOption = None,
+    openvino: options.OpenVinoOption = None,
+    openvino_models: options.OpenVinoModelsOption = None,
+    report: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the report as Markdown.")
+    ] = None,
+    as_json: options.JsonOption = False,
+    data_dir: options.DataDirOption = None,
+) -> None:
+    """Check that every method, quantisation and batch gives equal tokens and log probabilities.
+
+    Exit status: 0 all equal, 1 something differs, 130 stopped by Ctrl-C, which keeps what was compared.
+    Differences within other engines do not count.
+    """
+    from engine.bench.real import case as cases
+    from engine.bench.real import llama_cpp as llama
+    from engine.bench.real import openvino as genai
+    from engine.bench.real.contest import NotMeasured
+    from engine.bench.verify import comparison
+    from engine.bench.verify.report import Report, visible
+
+    folder, asked = paths.data_folder(data_dir), load.alike(pair)
+    load = replace(asked, heads=(*asked.heads, *load.heads))
+    kinds = quantization or (AUTO, *QUANTIZATIONS[1:])
+    loads = [replace(load, quantization=kind) for kind in kinds]
+    questions = _prompts(prompt or [], prompts_file, count)
+    if report is not None:
+        check_writable(report, "report")
+    check_loads(folder, (load, None), here=True)
+    with Status() as status:
+        files = by_files(with_default_draft(load, folder), folder, status)
+        case, prompts = cases.make(files, questions, max_tokens, skip_long=True)
+    line_up: LineUp = [
+        *(llama.programs(llama_cpp, case, everything=False) if llama_cpp else ()),
+        *(genai.programs(openvino, openvino_models, case) if openvino else ()),
+    ]
+    for one in line_up:
+        if isinstance(one, NotMeasured):
+            raise InvalidRequest("peers", f"{one.name} cannot be tested. {one.reason}")
+    made, ended = Report([one.text for one in prompts]), 0
+    if skipped := len(questions) - len(prompts):
+        made.left_out.append(f"{skipped} of {len(questions)} prompts are too long for the context.")
+    run = partial(comparison.run, prompts=prompts, seed=seed, max_tokens=max_tokens)
+    try:
+        for each in loads:
+            _compare(each, folder, run, made, chosen=bool(quantization))
+        if line_up:
+            _ask(line_up, prompts, case, made)
+    except KeyboardInterrupt:
+        if all(row.is_reference for row in made.found.rows.values()):
+            raise
+        made.left_out.append("The run was stopped early. This is what was compared until then.")
+        ended = 130
+    if not made.found.rows:
+        raise InvalidRequest("quantization", f"Nothing was compared. {' '.join(made.left_out)}")
+    print(visible("\n".join(made.sentences())))
+    if report is not None or as_json:
+        made.facts = {"tokens of a reply": f"at most {max_tokens}", "seed": str(seed)}
+        made.facts |= _facts(files, line_up)
+    if report is not None:
+        report.write_text(made.markdown(), encoding="utf-8")
+        print(f"The report is in {report}. It holds the prompts, and nothing else of yours.")
+    if as_json:
+        print(json.dumps(made.as_json()))
+    raise typer.Exit(1 if made.found.differences else ended)
+
+
+def _prompts(texts: Sequence[str], file: Path | None, count: int) -> list[Prompt]:
+    """Return the given prompts and those of the file; without any, the included ones, kinds in turn."""
+    from engine.bench import prompts
+    from engine.bench.real import case
+
+    given = [prompts.Prompt("own", (text,)) for text in texts]
+    every = prompts.read(file) if file else []
+    if len(every) > count:
+        print(f"Note: {count} of {len(every):,} prompts are used (--count).", file=sys.stderr)
+    if not given and not every:
+        included = [*prompts.read(case.SHIPPED), *prompts.read()]
+        every = list(dict.fromkeys([*prompts.first_of_each(included, 1), *included]))
+    return [*given, *every[:count]]
+
+
+def _compare(
+    load: LoadRequest, folder: Path, run: Callable[..., None], made: Report, *, chosen: bool
+) -> None:
+    """Compare in one format and print its table. ``chosen``: the user named it: it must be available."""
+    if load.quantization in made.found.quantizations:
+        return  # this is what ``auto`` was
+    kind = load.quantization
+    try:
+        with open_here(load, folder) as engine, progress("Comparing") as on_progress:
+            assert engine.loaded is not None
+            made.name, kind = engine.loaded.name, engine.loaded.quantization
+            run(engine, found=made.found, on_progress=on_progress)
+    except (InvalidRequest, OutOfMemory) as error:
+        if chosen or getattr(error, "field", "quantization") != "quantization":
+            raise
+        made.left_out.append(f"Not compared in {kind}: {diagnostics.shortened(str(error))}")
+    finally:
+        if kind in made.found.quantizations:
+            _print(f"Weights in {kind}", made.table(kind))
+
+
+def _ask(line_up: LineUp, prompts: list[EncodedPrompt], case: Case, made: Report) -> None:
+    """Compare other engines, each with itself."""
+    from engine.bench.real import contest
+    from engine.bench.verify.report import of_peers
+
+    with tempfile.TemporaryDirectory() as logs, progress("Other engines") as on_progress:
+        result = contest.run(line_up, prompts, case, 1, Path(logs), on_progress)
+    made.peers = of_peers(result, case)
+    made.absent = [replace(one, reason=diagnostics.shortened(one.reason)) for one in result.absent]
+    if made.peers:
+        _print("Other engines", made.peer_table())
+
+
+def _facts(files: LoadRequest, line_up: LineUp) -> dict[str, str]:
+    """Return what a reader needs to judge the run, or to repeat it; no paths, which may name people."""
+    from engine.bench.real.llama_cpp import LlamaCpp, printed
+
+    facts = {"date": datetime.now(UTC).date().isoformat()}
+    for path in map(Path, filter(None, (files.target, files.draft, *files.heads))):
+        for file in [path] if path.is_file() else sorted(path.glob("*.safetensors")):
+            with Status() as status, file.open("rb") as opened:
+                status.say(f"Hashing {file.name} ...")
+                digest = hashlib.file_digest(opened, "sha256").hexdigest()
+            facts[f"SHA-256 of {file.parent.name}/{file.name}"] = digest
+    for server in {one.server for one in line_up if isinstance(one, LlamaCpp)}:
+        facts["llama.cpp"] = printed(server, "--version").partition("\n")[0]
+    return facts | dict(diagnostics.versions() + diagnostics.machine())
+
+
+def _print(title: str, what: Table) -> None:
+    head, lines = what
+    print(f"{title}\n\n{table(head, lines, frozenset(range(1, len(head))))}\n", flush=True)

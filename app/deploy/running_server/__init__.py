@@ -1,0 +1,1 @@
+"""A running server that a plan takes acceptance and step times from."""

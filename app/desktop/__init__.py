@@ -1,0 +1,1 @@
+"""Foretoken as a program of the desktop: its window, its icon, one instance."""

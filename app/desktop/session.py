@@ -1,0 +1,83 @@
+"""What ``foretoken app`` adds to a server: its window, its tray icon, and an end with the last page."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from app.desktop import instance, tray
+from app.desktop.window import Kind, open_window, why_no_window
+from app.runtime import Runtime
+from app.web.listen import Listener
+from app.web.open_pages import OpenPages
+from app.web.switch import ApiSwitch
+from engine.errors import ForetokenError
+
+GRACE_S = 10.0
+"""A reload closes a page, too."""
+API_IN_USE_S = 600.0
+LOOK_S = 0.5
+
+
+class NoAnswer(ForetokenError):
+    """Another app has the data folder, and cannot be reached."""
+
+    def __init__(self, data_dir: Path) -> None:
+        super().__init__(
+            f"Another Foretoken is using {data_dir} and does not answer. Quit it, or start "
+            "with another --data-dir."
+        )
+
+
+def show_running(data_dir: Path) -> None:
+    """Open a window of the app that uses this folder already. Raises NoAnswer."""
+    other = instance.running(data_dir)
+    if other is None:
+        raise NoAnswer(data_dir)
+    shown = open_window(other.url, profile(data_dir))
+    print(f"Foretoken is already running at {other.url}; opened {shown}.", flush=True)
+
+
+def quit_running(data_dir: Path) -> bool:
+    """End the app that uses this folder; return False if there is none."""
+    other = instance.running(data_dir)
+    if other is not None:
+        other.quit()
+    return other is not None
+
+
+def profile(data_dir: Path) -> Path:
+    """Return the folder of the window's cookies and settings."""
+    return data_dir / "window"
+
+
+def begin(
+    runtime: Runtime,
+    switch: ApiSwitch,
+    pages: OpenPages,
+    listener: Listener,
+    stop: Callable[[], None],
+) -> None:
+    """Open the window and the tray icon on threads of their own. ``stop`` is called once the last page is
+    closed and nothing else uses the app."""
+
+    def show() -> None:
+        shown = open_window(listener.url, profile(runtime.data_dir))
+        if shown is Kind.BROWSER:
+            print(f"{why_no_window()}, so the page opened in your browser.", flush=True)
+
+    icon = tray.show(show, switch, stop)
+
+    def in_use() -> bool:
+        used = time.time() - runtime.requests.last_at < API_IN_USE_S
+        return runtime.busy or (switch.on and (used or icon))
+
+    def watch() -> None:
+        while pages.closed_for < GRACE_S or in_use():
+            time.sleep(LOOK_S)
+        stop()
+
+    for work in (show, watch):
+        threading.Thread(target=work, name=work.__name__, daemon=True).start()

@@ -1,0 +1,149 @@
+"""Extract the text of one file; runs in a worker process, since the file may be made to do harm.
+
+``extract`` is what the worker calls. Imports are inside functions: each kind loads only what it needs.
+"""
+
+from __future__ import annotations
+
+import re
+import zipfile
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from app.documents.extracted import LONGEST, Extracted, Unreadable
+
+SAVED_PAGE = 100_000
+"""Bytes from which an HTML file is a saved web page, whose main text is taken, and no source code."""
+
+_CUT = f"only the first {LONGEST:,} characters were read"
+_OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
+_PICTURES = (b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"BM", b"II*\0", b"MM\0*")
+
+
+def extract(asked: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of ``Extracted`` for ``{"path", "name", "type"}``; ``type`` is the content type
+    of a web page, else empty. Raises Unreadable."""
+    path = Path(asked["path"])
+    found = _read(path, Path(str(asked["name"])).suffix.lower(), str(asked.get("type") or ""))
+    _bound(found)
+    if not found.text.strip() and not any(page.strip() for page in found.pages):
+        raise Unreadable("has no text.")
+    return asdict(found)
+
+
+def _read(path: Path, suffix: str, content_type: str) -> Extracted:
+    with path.open("rb") as file:
+        start = file.read(2048)
+    if b"%PDF-" in start[:1024]:
+        from app.documents.pdf import read_pdf
+
+        return read_pdf(path)
+    if start.startswith(b"PK\x03\x04"):
+        return _read_archive(path)
+    if start.startswith(_OLE):
+        raise Unreadable(_about_ole(path))
+    if start.startswith(_PICTURES) or (start[:4] == b"RIFF" and start[8:12] == b"WEBP"):
+        raise Unreadable(
+            "is a picture. Attach it as PNG, JPEG, WebP or GIF; in the terminal, with --image."
+        )
+    if start.startswith(b"{\\rtf"):
+        raise Unreadable("is an RTF file, which is not supported. Save it as .docx or PDF.")
+    return _read_text(path, suffix, content_type)
+
+
+def _read_archive(path: Path) -> Extracted:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = set(archive.namelist())
+            if "word/document.xml" in names:
+                from app.documents.word import read_docx
+
+                return read_docx(archive)
+            if "ppt/presentation.xml" in names:
+                from app.documents.slides import read_pptx
+
+                return read_pptx(archive)
+            if "xl/workbook.xml" in names:
+                from app.documents.sheets import read_xlsx
+
+                return read_xlsx(archive)
+            if "content.xml" in names and "mimetype" in names:
+                from app.documents.word import read_odt
+
+                return read_odt(archive)
+    except (zipfile.BadZipFile, zipfile.LargeZipFile, NotImplementedError, EOFError) as error:
+        raise Unreadable(f"is damaged ({error}). Save or download it again.") from None
+    except RuntimeError:  # zipfile's word for a password
+        raise Unreadable("has a password. Attach a copy without one.") from None
+    raise Unreadable("is an archive. Unpack it and attach the files.")
+
+
+def _about_ole(path: Path) -> str:
+    with path.open("rb") as file:
+        if "EncryptedPackage".encode("utf-16-le") in file.read(1 << 20):
+            return "has a password. Attach a copy without one."
+    return "is an old Office file, which is not supported. Save it as .docx, .xlsx, .pptx or PDF."
+
+
+def _read_text(path: Path, suffix: str, content_type: str) -> Extracted:
+    raw = path.read_bytes()
+    if content_type:
+        is_page = "html" in content_type
+    else:
+        is_page = suffix in (".html", ".htm", ".xhtml") and len(raw) > SAVED_PAGE
+    if is_page:
+        from app.documents.html import main_text
+
+        page = _decoded(raw, _charset(raw, content_type))
+        title, text = main_text(page[:LONGEST])  # Python's parser is slow, for some with the square
+        notes = [] if content_type else ["only the page's text was read"]
+        notes += [_CUT] * (len(page) > LONGEST)
+        return Extracted(text=text, title=title, notes=notes)
+    return Extracted(text=_decoded(raw, _charset_of_header(content_type)), kind="text")
+
+
+def _decoded(raw: bytes, charset: str) -> str:
+    """Return text from bytes: by its byte order mark, as UTF-8, by ``charset``, else as Windows-1252."""
+    marks = ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"))
+    marked = next((name for mark, name in marks if raw.startswith(mark)), "")
+    for name in (marked, "utf-8", charset, "cp1252"):
+        try:
+            text = raw.decode(name) if name else None
+        except (UnicodeDecodeError, LookupError):
+            continue
+        if text is None:
+            continue
+        if any(ord(sign) < 9 for sign in set(text)):
+            break
+        return text.replace("\r\n", "\n")
+    raise Unreadable("is not a supported file. Attach PDF, Word or text files.")
+
+
+def _charset_of_header(content_type: str) -> str:
+    return content_type.partition("charset=")[2].split(";")[0].strip(" \"'")
+
+
+def _charset(raw: bytes, content_type: str) -> str:
+    """Return the encoding that a page states, in its header or its first bytes."""
+    stated = re.search(rb"charset=[\"']?([\w.:-]{1,40})", raw[:2048], re.IGNORECASE | re.ASCII)
+    return _charset_of_header(content_type) or (stated[1].decode("ascii") if stated else "")
+
+
+def _bound(found: Extracted) -> None:
+    """Cut a document that is too long, at a whole page, and say so."""
+    if found.pages:
+        found.total = max(found.total, len(found.pages))
+        left, kept = LONGEST, 0
+        for page in found.pages:
+            left -= len(page)
+            if left < 0 and kept:
+                break
+            kept += 1
+        found.pages = [page[:LONGEST] for page in found.pages[:kept]]
+        if kept < found.total:
+            unit = (found.unit or "Page").lower()
+            found.notes.append(f"only the first {kept:,} of {found.total:,} {unit}s were read")
+    elif len(found.text) > LONGEST:
+        found.text = found.text[:LONGEST]
+        found.notes.append(_CUT)

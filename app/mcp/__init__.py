@@ -1,0 +1,1 @@
+"""Tools by the Model Context Protocol: servers that the user added, their tools, and calls of them."""

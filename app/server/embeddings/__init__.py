@@ -1,0 +1,1 @@
+"""``/v1/embeddings`` and ``/v1/rerank``, for models that are made for them."""

@@ -1,0 +1,1 @@
+"""The message box: what goes with a message."""

@@ -1,0 +1,202 @@
+// What goes with a message: files and web pages, which Python reads, shown as chips with what they take of the context.
+
+import { FileText, Globe, Paperclip, X } from "lucide";
+import { useEffect, useRef, useState } from "preact/hooks";
+import { Button, Icon, Menu, TextInput } from "../../../shared/components";
+import { drafts } from "../../../shared/form/drafts";
+import { away, reason, upload } from "../../../shared/frame/server";
+import { words } from "../words";
+import type { Attached, ChatPage } from "../types";
+
+const LONG_PASTE = 4000; // characters from which pasted text becomes an attachment
+
+// A chip that opens to show the text.
+export function FileChip({ page, file }: { page: ChatPage; file: Attached }) {
+  const [text, setText] = useState(file.text);
+  const load = async ({ open }: HTMLDetailsElement) => {
+    if (!open || text || !file.id) return;
+    const answer = await page.ask("attachment_text", { attachment: file.id });
+    if (answer) setText(answer.text);
+  };
+  if (file.kind === "image") return <Picture file={file} />;
+  const size = file.tokens ? words.tokens(file.tokens) : words.characters(file.size ?? file.text.length);
+  return (
+    <details class="file ft-box" onToggle={({ currentTarget }) => load(currentTarget)}>
+      <summary class="ft-row">
+        <Icon of={file.source ? Globe : FileText} size={14} />
+        <span class="file-name" dir="auto">
+          {file.name}
+        </span>
+        <span class="ft-hint">{size}</span>
+        {file.said && <span class="ft-hint">{file.said}</span>}
+      </summary>
+      {file.source && (
+        <a href={file.source} target="_blank" rel="noopener noreferrer">
+          {file.source}
+        </a>
+      )}
+      <pre class="ft-pre" tabIndex={0}>
+        {text}
+      </pre>
+    </details>
+  );
+}
+
+// Changes the files as they are by now: more may have been added since they were drawn.
+type Change = (change: (files: Attached[]) => Attached[]) => void;
+
+// The attachments of a message that is written, with what they take and what is left out.
+type AttachmentRowProps = { page: ChatPage; files: Attached[]; message?: number; onChange: Change };
+export function AttachmentRow({ page, files, message, onChange }: AttachmentRowProps) {
+  const fit = useWeighed(page, files, message, onChange);
+  if (!files.length) return null;
+  const choose = (file: Attached, choice: string) =>
+    onChange((now) => now.map((each) => (same(each, file) ? { ...each, choice } : each)));
+  return (
+    <div class="files ft-row">
+      {files.map((file) => (
+        <span class="attached" key={file.id}>
+          <FileChip page={page} file={file} />
+          {(file.pages ?? 0) > 1 && (
+            <TextInput
+              class="page-choice"
+              aria-label={words.pagesOf(file.name)}
+              title={words.pagesHint}
+              placeholder={words.allPages}
+              value={file.choice ?? ""}
+              onChange={(choice) => choose(file, choice)}
+            />
+          )}
+          <Button
+            kind="quiet"
+            small
+            icon={X}
+            label={words.detach(file.name)}
+            onClick={() => onChange((now) => now.filter((each) => !same(each, file)))}
+          />
+        </span>
+      ))}
+      {files
+        .flatMap(({ notes }) => notes ?? [])
+        .map((note) => (
+          <p class="ft-hint" key={note}>
+            {note}
+          </p>
+        ))}
+      <Blind page={page} files={files} />
+      {fit && <p class={fit.over ? "ft-error" : "ft-hint"}>{fit.said || words.fit(fit)}</p>}
+    </div>
+  );
+}
+
+// Compares by the stored file, which only texts of old drafts lack.
+const same = (one: Attached, other: Attached) => (one.id ? one.id === other.id : one === other);
+
+// Asks what the files take of the context, and notes it in them. Returns the answer.
+// `message` is the one that is edited.
+function useWeighed(page: ChatPage, files: Attached[], message: number | undefined, onChange: Change) {
+  const [fit, setFit] = useState<any>(null);
+  const { chat, status } = page.state;
+  const asked = files.map(({ id, name, text, choice }) => (id ? { id, choice: choice ?? "" } : { name, text }));
+  useEffect(() => {
+    if (!files.length) return setFit(null);
+    let wanted = true;
+    page.ask("weigh_files", { chat, message: message ?? null, files: asked }).then((answer: any) => {
+      if (!wanted || !answer) return;
+      setFit(answer);
+      const weighed = (file: Attached) => answer.files[files.findIndex((each) => same(each, file))];
+      onChange((now) => now.map((file) => ({ ...file, ...weighed(file), id: file.id })));
+    });
+    return () => void (wanted = false);
+  }, [JSON.stringify(asked), chat, status?.loaded?.id]);
+  return fit;
+}
+
+// The button that adds files or a web page.
+type AttachButtonProps = { page: ChatPage; onFiles: (files: File[]) => void; onAdded: (file: Attached) => void };
+export function AttachButton({ page, onFiles, onAdded }: AttachButtonProps) {
+  const input = useRef<HTMLInputElement>(null);
+  const take = (chosen: HTMLInputElement) => {
+    onFiles([...(chosen.files ?? [])]);
+    chosen.value = "";
+  };
+  return (
+    <>
+      <Menu
+        kind="quiet"
+        class="attach"
+        icon={Paperclip}
+        label={words.attachHint}
+        items={[
+          { label: words.attachFiles, icon: FileText, onPick: () => input.current?.click() },
+          { label: words.attachPage, icon: Globe, onPick: () => page.set({ addingPage: onAdded }) },
+        ]}
+      />
+      <input type="file" multiple hidden ref={input} onChange={({ currentTarget }) => take(currentTarget)} />
+    </>
+  );
+}
+
+// Returns the listeners of a node on which files are dropped, or files and long texts pasted.
+export function takesFiles(onFiles: (files: File[]) => void) {
+  const listen = (data: DataTransfer | null, event: Event, text: string) => {
+    const long = text.length > LONG_PASTE ? [new File([text], words.pasted, { type: "text/plain" })] : [];
+    const files = [...(data?.files ?? []), ...(data?.files.length ? [] : long)];
+    if (!files.length) return;
+    event.preventDefault();
+    onFiles(files);
+  };
+  return {
+    onDragOver: (event: DragEvent) => event.dataTransfer?.types.includes("Files") && event.preventDefault(),
+    onDrop: (event: DragEvent) => listen(event.dataTransfer, event, ""),
+    onPaste: (event: ClipboardEvent) =>
+      listen(event.clipboardData, event, event.clipboardData?.getData("text/plain") ?? ""),
+  };
+}
+
+// Has files read, one after the other, and adds each that can be; says why of each other.
+export async function readFiles(page: ChatPage, chosen: File[], add: (file: Attached) => void) {
+  const failed: string[] = [];
+  page.fail("");
+  const told = (reading: string[]) => page.set({ reading });
+  for (const [at, file] of chosen.entries()) {
+    told(chosen.slice(at).map(({ name }) => name));
+    try {
+      add(await upload("/attachments", file));
+    } catch (error) {
+      if (!away(error)) failed.push(reason(error));
+      page.fail(failed.join("\n"));
+    }
+  }
+  told([]);
+}
+
+// Adds something to the message box of the chat in which it was chosen.
+export function adding(page: ChatPage): (file: Attached) => void {
+  const { chat } = page.state;
+  return (file) => {
+    const here = page.state.chat === chat;
+    const draft = here ? page.state.draft : drafts.of(chat);
+    const more = { ...draft, files: [...draft.files, file] };
+    if (here) page.write(more);
+    else drafts.keep(chat, more);
+  };
+}
+
+// A thumbnail that opens the picture.
+export const Picture = ({ file }: { file: Attached }) => (
+  <a class="picture" href={`/attachments/${file.id}`} target="_blank" rel="noopener noreferrer" title={file.name}>
+    <img src={`/attachments/${file.id}`} alt={words.pictureOf(file.name)} loading="lazy" />
+  </a>
+);
+
+// Says if the loaded model cannot see the pictures of a message.
+function Blind({ page, files }: { page: ChatPage; files: Attached[] }) {
+  const blind = page.state.status?.loaded?.blind;
+  if (!blind || !files.some(({ kind }) => kind === "image")) return null;
+  return (
+    <p class="ft-error" role="status">
+      {blind} {words.blind}
+    </p>
+  );
+}

@@ -1,0 +1,79 @@
+// A question that is edited in its place. It stays open until the edit is accepted, and is kept over a reload.
+
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
+import type { RefObject } from "preact";
+import { Button, Form, onEscape } from "../../../shared/components";
+import { drafts } from "../../../shared/form/drafts";
+import { AttachButton, AttachmentRow, readFiles, takesFiles } from "../composer/attachments";
+import { words } from "../words";
+import type { Attached, ChatPage, Message, Written } from "../types";
+
+// Focuses the editor when it opens, where the conversation stays: the end would go on being followed, past it.
+export function useEditing(page: ChatPage, area: RefObject<HTMLTextAreaElement | null>) {
+  useLayoutEffect(() => {
+    page.stay();
+    area.current?.focus();
+    area.current?.scrollIntoView({ block: "nearest" });
+  }, []);
+}
+
+export function Editor({ page, message }: { page: ChatPage; message: Message }) {
+  const place = `edit-${message.id}`;
+  const [value, setValue] = useState(() => {
+    const kept = drafts.of(place) as Written;
+    return kept.text ? kept : { text: message.text, files: message.files ?? [] };
+  });
+  const latest = useRef(value);
+  latest.current = value;
+  const area = useRef<HTMLTextAreaElement>(null);
+  const form = useRef<HTMLFormElement>(null);
+  useEditing(page, area);
+  const change = (part: Partial<Written>) => {
+    const next = { ...latest.current, ...part };
+    latest.current = next;
+    setValue(next);
+    drafts.keep(place, next);
+  };
+  const cancel = () => {
+    drafts.forget(place);
+    page.set({ editing: null });
+  };
+  const added = (file: Attached) => change({ files: [...latest.current.files, file] });
+  const add = (chosen: File[]) => readFiles(page, chosen, added);
+  const submit = () => {
+    if (!value.text.trim() && !value.files.length) page.fail(words.empty);
+    else page.sending.act({ action: "edit", message: message.id, ...value });
+  };
+  const key = (event: KeyboardEvent) => {
+    onEscape(cancel)(event);
+    if (event.target === area.current && event.key === "Enter" && !event.shiftKey && !event.isComposing) {
+      event.preventDefault();
+      form.current?.requestSubmit();
+    }
+  };
+  return (
+    <Form class="editing ft-stack" ref={form} onSubmit={submit} onKeyDown={key}>
+      <AttachmentRow
+        page={page}
+        message={message.id}
+        files={value.files}
+        onChange={(changed) => change({ files: changed(latest.current.files) })}
+      />
+      <textarea
+        class="editor ft-input"
+        rows={3}
+        dir="auto"
+        aria-label={words.edit}
+        ref={area}
+        value={value.text}
+        onInput={({ currentTarget }) => change({ text: currentTarget.value })}
+        {...takesFiles(add)}
+      />
+      <div class="editing-buttons ft-row">
+        <AttachButton page={page} onFiles={add} onAdded={added} />
+        <Button onClick={cancel}>{words.cancel}</Button>
+        <Button kind="primary" type="submit" text={words.saveAndSend} />
+      </div>
+    </Form>
+  );
+}

@@ -1,0 +1,134 @@
+// The rounds of a reply: a row each, as long as what was accepted; a click shows the tokens. Consecutive rounds that
+// drafted nothing share one row. Above them the reply can be replayed.
+
+import { useMemo, useRef, useState } from "preact/hooks";
+import { Button } from "../../../shared/components";
+import { Chips } from "../../../shared/replay/chips";
+import { Probe } from "../../../shared/replay/probe";
+import { Replay } from "../../../shared/replay/replay";
+import { Rows } from "../../../shared/replay/rows";
+import { words } from "../../../shared/replay/words";
+import { Lanes } from "./lanes";
+import type { Stats } from "../../../shared/figures/figures";
+import type { Round } from "../../../shared/replay/timeline";
+
+// The signs of the legend, by the names of their words.
+const SIGNS = {
+  accepted: "cell-kept",
+  rejected: "cell-cap",
+  unseen: "cell-left",
+  correction: "cell-own correction",
+  bonus: "cell-own bonus",
+};
+
+// The reply whose rounds are shown.
+export interface ShownReply {
+  id: number | string; // another reply has another id
+  rounds: Round[]; // all its rounds so far, in order; the array may grow in place
+  stats: Stats | null;
+  running: boolean; // it still grows: then it cannot be replayed
+}
+
+// The rounds of `reply`; null: of no reply yet. Draw it again whenever `reply.rounds` grew: only new rounds are read.
+// `token` is the number of the token under the pointer in the reply's text (see Marks), whose round is highlighted.
+// `onLight(from, to)` asks to highlight these tokens in the text, (0, 0) none. `onSave("html" | "jsonl")` asks for a file.
+type RoundsProps = {
+  reply: ShownReply | null;
+  token?: number | null;
+  onLight?: (from: number, to: number) => void;
+  onSave?: (form: "html" | "jsonl") => void;
+};
+export function Rounds({ reply, token = null, onLight = () => {}, onSave }: RoundsProps) {
+  const id = reply?.id;
+  const [allOpen, setAllOpen] = useState(false); // every row, in every reply
+  const [replaying, setReplaying] = useState(false);
+  const [replayed, setReplayed] = useState({ id, rounds: 0 }); // how many have ended in the replay of this reply
+  const listed = useMemo(() => new Rows(), [id]);
+  listed.take(reply?.rounds ?? []);
+  const { timeline } = listed;
+  const done = reply && !reply.running;
+  const latest = reply?.running && timeline.rounds.at(-1);
+  const move = (rounds: number) => {
+    setReplayed({ id, rounds });
+    const [from, to] = rounds ? timeline.tokensOf(rounds - 1) : [0, 0];
+    onLight(from, to);
+  };
+  const save = (form: "html" | "jsonl", text: string, title: string) =>
+    onSave && <Button kind="link" text={text} title={title} data-save={form} onClick={() => onSave(form)} />;
+  const toggleText = () => setAllOpen(!allOpen);
+  return (
+    <>
+      <header>
+        <div class="ft-row ft-spread">
+          <h2>{words.rounds}</h2>
+          <Button small aria-pressed={allOpen} title={words.textHint} data-action="words" onClick={toggleText}>
+            {words.text}
+          </Button>
+        </div>
+        {Boolean(reply?.stats?.rounds) && <Totals stats={reply?.stats as Stats} />}
+      </header>
+      {listed.drafted && <Legend />}
+      {done && timeline.length > 0 && (
+        <details
+          class="replay-drawer ft-disclosure"
+          open={replaying}
+          onToggle={({ currentTarget }) => setReplaying(currentTarget.open)}>
+          <summary>{words.replay}</summary>
+          {replaying && <Replay timeline={timeline} onMove={move} />}
+          <div class="ft-row">
+            {save("html", words.saveHtml, words.saveHtmlHint)}
+            {save("jsonl", words.saveTrace, words.saveTraceHint)}
+          </div>
+        </details>
+      )}
+      <Lanes
+        key={id}
+        listed={listed}
+        allOpen={allOpen}
+        token={token}
+        replayed={replayed.id === id ? replayed.rounds : 0}
+        onLight={onLight}
+        empty={done ? words.none : words.empty}
+      />
+      {latest && <Latest round={latest} />}
+    </>
+  );
+}
+
+function Totals({ stats }: { stats: Stats }) {
+  return (
+    <dl class="totals ft-pairs ft-fine" aria-label={words.totalsName}>
+      {words.totals(stats).map(({ name, label, value }) => (
+        <div key={name} data-total={name}>
+          <dt>{label}</dt>
+          <dd>{value}</dd>
+        </div>
+      ))}
+    </dl>
+  );
+}
+
+function Legend() {
+  return (
+    <ul class="legend ft-legend" aria-label={words.legendName}>
+      {Object.entries(SIGNS).map(([kind, sign]) => (
+        <li key={kind} title={words.legendHints[kind as keyof typeof SIGNS]}>
+          <span class="cells" aria-hidden="true">
+            <i class={sign} />
+          </span>
+          {words.legend[kind as keyof typeof SIGNS]}
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+function Latest({ round }: { round: Round }) {
+  const node = useRef<HTMLDivElement>(null);
+  return (
+    <div class="latest" role="group" aria-label={words.latest} ref={node}>
+      <Chips round={round} />
+      <Probe root={node} />
+    </div>
+  );
+}

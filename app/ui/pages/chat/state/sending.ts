@@ -1,0 +1,146 @@
+// Requests of the user: they go to Python now, after the current reply, or once the model is loaded. Until one is
+// answered it is stored, also over a reload; a message that is refused goes back into the message box.
+
+import { address } from "../../../shared/addresses";
+import { drafts } from "../../../shared/form/drafts";
+import { answered, away, reason } from "../../../shared/frame/server";
+import { status } from "../../../shared/frame/status";
+import { words as toolWords } from "../tools/words";
+import { words } from "../words";
+import type { ChatPage } from "./page";
+import { NOTHING, type Request, type Written } from "../types";
+
+// Returns several texts with their files as one.
+const joined = (...parts: (Partial<Written> | null)[]) => ({
+  text: parts
+    .map((each) => each?.text)
+    .filter(Boolean)
+    .join("\n\n"),
+  files: parts.flatMap((each) => each?.files ?? []),
+});
+
+export class Sending {
+  given: Request | null = null; // the request that is not answered yet
+  waited = false; // whether what is queued waits for a model
+
+  constructor(readonly page: ChatPage) {}
+
+  // Sends what is in the message box, after the current reply if there is one.
+  send() {
+    const { draft } = this.page.state;
+    if (!draft.text.trim() && !draft.files.length) return this.page.fail(words.empty);
+    if (this.page.state.reading.length) return this.page.fail(words.stillReading);
+    this.page.set({ draft: NOTHING });
+    this.request({ action: "send", ...draft });
+  }
+
+  // Asks for a reply: a retry, an edit, a continuation. Refuses it while another reply is requested or written.
+  act(data: Request) {
+    const { running, queued } = this.page.state;
+    if (running !== null || queued || this.given) this.page.fail(words.busy);
+    else this.request(data);
+  }
+
+  request(data: Request) {
+    const { page } = this;
+    const { chat, queued, ready } = page.state;
+    const more = queued?.action === "send" && data.action === "send" ? { ...queued, ...joined(queued, data) } : data;
+    page.set({ queued: { ...more, ...(ready ? { chat } : {}) }, error: null, told: "" });
+    this.release();
+  }
+
+  // Sends what is queued, if nothing is in its way any more.
+  release() {
+    const { queued, ready, running, status: latest } = this.page.state;
+    if (!queued || !ready || running !== null || this.given || latest?.waits) return this.keep();
+    if (this.waited && !latest?.loaded) return this.unloaded(latest?.failed);
+    this.page.set({ queued: null });
+    this.deliver({ chat: this.page.state.chat, ...queued });
+  }
+
+  async deliver(data: Request) {
+    const { page } = this;
+    this.given = data;
+    this.keep();
+    let answer;
+    try {
+      await page.renewing; // the settings of a pair that was loaded just now
+      answer = await answered(
+        page.server.act({ ...data, preset: page.state.preset, off: page.state.toolsOff, ...page.settings.sent }),
+      );
+    } catch (error) {
+      return this.refused(away(error) ? "" : reason(error));
+    }
+    if (answer.full) {
+      this.refused("");
+      return page.leavingOut.full(data, answer.full);
+    }
+    this.given = null;
+    if (answer.waits) return this.wait(data, answer.starting);
+    drafts.send(null);
+    if (data.action === "edit") drafts.forget(`edit-${data.message}`);
+    if (data.chat !== page.state.chat) drafts.forget(data.chat ?? null);
+    page.beginReply(answer);
+  }
+
+  // Waits for a load that Python knew of before this page, or for servers of tools that are being started.
+  async wait(data: Request, starting?: string[]) {
+    this.page.set({ queued: data, ...(starting ? { told: toolWords.starting(starting) } : {}) });
+    if (starting) await new Promise((over) => setTimeout(over, 500));
+    else await status.refresh();
+    this.release();
+  }
+
+  // Shows why the request was refused, and puts its text back into the box; an edit is still open.
+  refused(why: string) {
+    const { given, page } = this;
+    this.given = null;
+    if (why) page.fail(why, Boolean(page.state.status?.opening));
+    this.putBack(given);
+  }
+
+  // Takes back what is queued.
+  giveBack() {
+    const { queued } = this.page.state;
+    this.page.set({ queued: null });
+    this.putBack(queued);
+  }
+
+  // Takes back what waited for a load that failed or, without `failed`, was cancelled.
+  unloaded(failed?: string | null) {
+    this.giveBack();
+    if (failed) this.page.fail(failed, true);
+    else this.page.set({ told: words.loadCancelled });
+  }
+
+  putBack(data: Request | null) {
+    const { page } = this;
+    page.set({ told: "" }); // that servers of tools are being started
+    // In another chat it stays that chat's draft.
+    if (data?.action === "send" && (data.chat ?? null) === page.state.chat)
+      page.set({ draft: joined(data, page.state.draft) });
+    this.keep();
+    if (address.page === "chat" && data?.action === "send") page.focusBox();
+  }
+
+  // Stores what is written for this chat, with what is not answered yet.
+  keep() {
+    const { chat, draft, queued, ready } = this.page.state;
+    if (!ready) return; // what is stored is not known yet
+    const mine = [this.given, queued].filter((each) => each?.action === "send" && (each.chat ?? null) === chat);
+    drafts.keep(chat, joined(...mine, draft));
+    drafts.send(this.given ?? queued, draft);
+    this.waited = Boolean(queued && this.page.state.status?.waits);
+  }
+
+  // Goes on with the request that was sent before a reload, unless it was answered meanwhile.
+  goOn({ chat, waits }: { chat: any; waits: boolean }) {
+    const { page } = this;
+    const { asked, rest } = drafts.unanswered ?? {};
+    if (page.state.queued || !asked) return;
+    const here = (asked.chat ?? null) === page.state.chat;
+    const done = chat && page.questions.at(-1)?.text === asked.text;
+    if (here && done) page.set({ draft: rest });
+    else if (here && (waits || chat?.running)) page.set({ draft: rest, queued: asked });
+  }
+}

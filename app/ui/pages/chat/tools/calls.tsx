@@ -1,0 +1,129 @@
+// The calls of tools in a reply: each with its arguments, its result, and the question whether to run it. What a tool
+// returned is shown as text alone.
+
+import { useState } from "preact/hooks";
+import { Check, CircleAlert, CircleSlash, Hourglass, LoaderCircle, Wrench, type IconNode } from "lucide";
+import { Button, Form, Icon, onEscape, TextInput } from "../../../shared/components";
+import { words } from "./words";
+
+export interface Call {
+  id: string;
+  name: string; // as the model knows it
+  server: string;
+  arguments: string; // JSON, as the model wrote it
+  state: "waiting" | "running" | "done" | "failed" | "refused" | "stopped" | "interrupted";
+  result: string;
+  cut: number; // characters that were left out of it
+  seconds: number | null;
+}
+
+export type Calls = { at: number; limit: number | null; calls: Call[] }; // `at`: where in the text they begin.
+type Answers = { once: string; trust: string; refuse: string };
+
+const SHORT = 60; // characters of a result beside the tool's name
+
+const ICONS: Record<Call["state"], IconNode> = {
+  waiting: Hourglass,
+  running: LoaderCircle,
+  done: Check,
+  failed: CircleAlert,
+  refused: CircleSlash,
+  stopped: CircleSlash,
+  interrupted: CircleAlert,
+};
+
+// `onAnswer` is called for a call that waits. `onContinue`: the turn can go on here.
+type CallListProps = {
+  calls: Calls;
+  onAnswer: (call: Call, answer: keyof Answers, reason?: string) => void;
+  onContinue: (() => void) | null;
+};
+export function CallList({ calls, onAnswer, onContinue }: CallListProps) {
+  return (
+    <div class="calls ft-stack">
+      {calls.calls.map((call) => (
+        <CallCard key={call.id} call={call} onAnswer={(answer, reason) => onAnswer(call, answer, reason)} />
+      ))}
+      {onContinue && (
+        <div class="state ft-row ft-hint" role="status">
+          <span>{calls.limit === null ? words.unanswered : words.limit(calls.limit)}</span>
+          <Button kind="link" text={words.continue} data-action="continue" onClick={onContinue} />
+        </div>
+      )}
+    </div>
+  );
+}
+
+function CallCard({ call, onAnswer }: { call: Call; onAnswer: (answer: keyof Answers, reason?: string) => void }) {
+  const { name, server, state, result } = call;
+  const waits = state === "waiting";
+  const given = compact(call.arguments);
+  const brief = result.length <= SHORT && !result.includes("\n") ? result : "";
+  return (
+    <details class="call ft-box" data-call={name} data-state={state} open={waits}>
+      <summary class="ft-row">
+        <Icon of={Wrench} size={15} />
+        <b>{name}</b>
+        {!waits && given.length <= SHORT && <code>{given}</code>}
+        {server && <span class="ft-hint">{words.of(server)}</span>}
+        <span class="call-state ft-hint">
+          <Icon of={ICONS[state]} size={14} />
+          {words.state(call)}
+        </span>
+        {brief && <code class="call-brief">{brief}</code>}
+      </summary>
+      <Text label={words.arguments} text={pretty(call.arguments)} />
+      {result && <Text label={words.result} text={result} />}
+      {call.cut > 0 && <p class="ft-hint">{words.cut(call.cut)}</p>}
+      {waits && <Question call={call} onAnswer={onAnswer} />}
+    </details>
+  );
+}
+
+const Text = ({ label, text }: { label: string; text: string }) => (
+  <div class="call-text">
+    <span class="ft-hint">{label}</span>
+    <pre class="ft-pre" tabIndex={0} dir="auto" aria-label={label}>
+      {text}
+    </pre>
+  </div>
+);
+
+function Question({ call, onAnswer }: { call: Call; onAnswer: (answer: keyof Answers, reason?: string) => void }) {
+  const [refusing, setRefusing] = useState(false);
+  const [reason, setReason] = useState("");
+  const back = () => setRefusing(false);
+  if (refusing)
+    return (
+      <Form class="call-ask ft-row" onSubmit={() => onAnswer("refuse", reason)} onKeyDown={onEscape(back)}>
+        <TextInput value={reason} onChange={setReason} placeholder={words.reason} aria-label={words.reason} autoFocus />
+        <Button small type="submit" kind="danger" text={words.refuse} data-answer="refuse" />
+        <Button small text={words.back} onClick={back} />
+      </Form>
+    );
+  return (
+    <div class="call-ask ft-row" role="group" aria-label={words.ask(call)}>
+      <span role="status">{words.ask(call)}</span>
+      <Button small kind="primary" text={words.once} data-answer="once" onClick={() => onAnswer("once")} />
+      <Button small data-answer="trust" title={words.trustHint(call.server)} onClick={() => onAnswer("trust")}>
+        {words.trust(call.server)}
+      </Button>
+      <Button small text={words.refuse} data-answer="refusing" onClick={() => setRefusing(true)} />
+    </div>
+  );
+}
+
+// Returns JSON over several lines; other text unchanged.
+function pretty(text: string) {
+  try {
+    return JSON.stringify(JSON.parse(text), null, 2);
+  } catch {
+    return text;
+  }
+}
+
+// Returns JSON on one line, as short as it can be read.
+const compact = (text: string) =>
+  pretty(text)
+    .replace(/\n\s*/g, " ")
+    .replace(/^\{\}$/, "");

@@ -1,0 +1,109 @@
+"""Unloading, and how each model is loaded: endpoints of the Models page. Plain values."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from app import diagnostics
+from app.runtime import Runtime
+from app.settings.load_options import LoadOptions
+from app.ui import words
+from app.ui.controls.pickers import Pickers
+from app.ui.controls.settings import whole
+from app.ui.endpoints import endpoint, outcome
+from app.ui.rounds.view import View
+from engine.api import AUTO
+from engine.errors import ForetokenError, InvalidRequest, NotLoaded
+
+_OPTIONS = {"context": "context", "threads": "threads", "kv_cache": "kv_cache_dtype"}
+"""The fields of load options on the page, and those of ``LoadRequest``."""
+
+
+class LoadBackend:
+    """The loaded model of one running app, and what is remembered for loading each model."""
+
+    def __init__(self, runtime: Runtime, pickers: Pickers) -> None:
+        self.runtime, self._pickers = runtime, pickers
+
+    @endpoint
+    def unload(self, data: View | None = None) -> View:
+        """Free the memory of the loaded model, after a reply that is being written. Return ``error``.
+
+        The next message loads it again; ``status`` names it as ``unloaded`` until then.
+        """
+        return outcome(self.runtime.loader.unload)
+
+    @endpoint
+    def load_options(self, data: View) -> View:
+        """Return how ``target`` is loaded: each of ``context``, ``threads`` and ``kv_cache`` with the
+        ``value`` that is remembered for it (None or "auto": the app decides) and what can be chosen.
+
+        ``context.longest`` is the most that this model can have here, ``context.largest`` the most that
+        fits now; 0 if unknown. ``kv_cache.choices`` are those of this machine. ``fixed`` names options of
+        the command line by field, which come first. ``loaded``: the model is loaded; ``reload``: with
+        other options than these.
+        """
+        target = str(data["target"])
+        kept, loaded = self.runtime.load_options.of(target), self.runtime.engine.loaded
+        request = self.runtime.request(target)
+        default, most = diagnostics.thread_limits()
+        here = loaded if loaded is not None and loaded.target_id == target else None
+        return {
+            "context": {"value": kept.context, **self._contexts(target)},
+            "threads": {"value": kept.threads, "default": default, "most": most},
+            "kv_cache": {
+                "value": kept.kv_cache_dtype,
+                "choices": [{"id": i, "label": label} for label, i in self._pickers.kv_caches()],
+            },
+            "fixed": {
+                field: f"--{name.replace('_', '-')}"
+                for field, name in _OPTIONS.items()
+                if name in self.runtime.fixed
+            },
+            "loaded": here is not None,
+            "reload": here is not None
+            and any(getattr(here.request, n) != getattr(request, n) for n in _OPTIONS.values()),
+        }
+
+    def _contexts(self, target: str) -> View:
+        try:
+            request = replace(self.runtime.request(target, ""), context=None)
+            found = self.runtime.inventory.forecast(request)
+        except ForetokenError:  # a model that is gone, or whose sizes are not known
+            return {"longest": 0, "largest": 0}
+        return {"longest": found.longest, "largest": found.memory_fit.context}
+
+    @endpoint
+    def keep_load_options(self, data: View) -> View:
+        """Remember ``context``, ``threads`` and ``kv_cache`` for ``target``; what is missing or empty is
+        left to the app. Return what ``load_options`` returns. They apply to the next load. Raises
+        InvalidRequest, of a context too that is longer than the model's."""
+        target, context = str(data["target"]), whole("context", data.get("context") or None)
+        most = self._contexts(target)
+        if context and 0 < most["longest"] < context:
+            raise InvalidRequest(
+                "context", words.too_long(context, most["longest"], most["largest"])
+            )
+        self.runtime.load_options.keep(
+            target,
+            LoadOptions(
+                context=context,
+                threads=whole("threads", data.get("threads") or None),
+                kv_cache_dtype=str(data.get("kv_cache") or AUTO),
+            ),
+        )
+        return self.load_options(data)
+
+    @endpoint
+    def load_again(self, data: View | None = None) -> View:
+        """Load the loaded model again, with the options that are remembered for it. Return ``error``."""
+
+        def again() -> None:
+            loaded = self.runtime.engine.loaded
+            if loaded is None:
+                raise NotLoaded(words.NOT_LOADED)
+            wanted = self.runtime.request(loaded.target_id)
+            options = {name: getattr(wanted, name) for name in _OPTIONS.values()}
+            self.runtime.loader.start(replace(loaded.request, **options))
+
+        return outcome(again)

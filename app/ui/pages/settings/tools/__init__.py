@@ -1,0 +1,1 @@
+"""The part of the settings page where servers of tools are added and changed."""

@@ -1,0 +1,11 @@
+// What a page is made of; see app/ui/README.md for an example of each.
+
+export * from "./button";
+export * from "./dialog";
+export * from "./floating";
+export * from "./form";
+export * from "./page";
+export * from "./progress";
+export * from "./tabs";
+export * from "../frame/hooks";
+export { register } from "../frame/mount";

@@ -1,0 +1,26 @@
+"""The titles of drafting methods. People read titles; the API and the command line take the names."""
+
+from __future__ import annotations
+
+METHOD_TITLES = {
+    "none": "Off",
+    "draft": "Draft model",
+    "ngram": "N-gram",
+    "suffix": "Suffix",
+    "medusa": "Medusa heads",
+    "mtp": "MTP layer",
+    "eagle3": "EAGLE-3 head",
+    "assistant": "Assistant layers",
+    "block": "Block drafter (DFlash)",
+    "mlp": "MLP speculator",
+    "lstm": "LSTM speculator",
+    "hybrid": "Hybrid",
+    "best": "Fastest",
+    "server": "Server default",
+    "predicted": "Earlier reply",
+}
+
+
+def method_title(name: str) -> str:
+    """Return the title of a proposer; a name that this version does not know is its own title."""
+    return METHOD_TITLES.get(name, name)

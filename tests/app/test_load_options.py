@@ -1,0 +1,138 @@
+"""Unloading, by hand and when idle, and the load options that are remembered for each model."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from app.loading import BUSY, LoadState
+from app.main import Settings, first_load
+from app.paths import catalog_file
+from app.runtime import Runtime
+from app.settings.load_options import LoadOptions, LoadOptionsFile
+from app.storage.store import Store
+from app.ui.controls.pickers import Pickers
+from app.ui.pages.chat.backend import ChatBackend
+from app.ui.pages.models.loading import LoadBackend
+from engine.api import LoadRequest
+from engine.errors import InvalidRequest
+from engine.loading.catalog import open_catalog
+from tests.support.recital import reciting_engine
+
+
+@pytest.fixture
+def runtime(tmp_path: Path) -> Iterator[Runtime]:
+    made = Runtime(reciting_engine(), open_catalog(catalog_file()), tmp_path, tmp_path / "models")
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def loading(runtime: Runtime) -> LoadBackend:
+    return LoadBackend(runtime, Pickers(runtime))
+
+
+def awaited(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def gone(runtime: Runtime) -> bool:
+    return runtime.engine.loaded is None
+
+
+def test_a_model_that_was_unloaded_is_loaded_again_by_a_message(
+    runtime: Runtime, loading: LoadBackend
+) -> None:
+    with closing(Store(runtime.data_dir)) as store:
+        chat = ChatBackend(runtime, store)
+        before = runtime.engine.loaded
+        assert loading.unload() == {"error": None} == loading.unload()
+        status = chat.loading.status()
+        assert (status["loaded"], status["unloaded"], status["waits"]) == (None, "Pip", False)
+        message = {"action": "send", "text": "Hi", "chat": None}
+        assert chat.act(message) == {"waits": True}
+        awaited(lambda: not gone(runtime) and not runtime.loader.working)
+        assert runtime.engine.loaded == before
+        assert chat.act(message)["run"]
+        assert chat.loading.status()["unloaded"] is None
+
+
+def test_what_is_not_used_is_unloaded_after_the_minutes_that_were_set(runtime: Runtime) -> None:
+    time.sleep(0.1)
+    assert not gone(runtime)
+    runtime.idle.minutes = 0.1 / 60
+    awaited(lambda: gone(runtime))
+    assert runtime.loader.load_again()
+    awaited(lambda: runtime.loader.status.state is LoadState.READY)
+    awaited(lambda: gone(runtime))
+    runtime.idle.minutes = None
+    runtime.loader.load_again()
+    awaited(lambda: not gone(runtime))
+    time.sleep(0.2)
+    assert not gone(runtime)
+
+
+def test_a_load_that_begins_just_then_does_not_end_unloading(
+    runtime: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread ended with the refusal, and nothing was unloaded any more."""
+    tried: list[float] = []
+
+    def refuse(pair: object) -> None:
+        tried.append(time.monotonic())
+        raise InvalidRequest("pair", BUSY)
+
+    monkeypatch.setattr(runtime.loader, "unload", refuse)
+    runtime.idle.minutes = 0.1 / 60
+    awaited(lambda: len(tried) > 1)
+    monkeypatch.undo()
+    awaited(lambda: gone(runtime))
+
+
+def test_load_options_are_remembered_for_each_model(runtime: Runtime, loading: LoadBackend) -> None:
+    told = loading.load_options({"target": "pip"})
+    assert told["loaded"] and not told["reload"]
+    assert told["context"] == {
+        "value": None,
+        "longest": 1024,
+        "largest": told["context"]["largest"],
+    }
+    assert [each["id"] for each in told["kv_cache"]["choices"]] == ["auto"]  # there is no GPU
+    kept = loading.keep_load_options({"target": "pip", "context": 512, "threads": 1})
+    assert kept["reload"] and kept["context"]["value"] == 512
+    assert kept["context"]["longest"] == 1024
+    request = runtime.request("pip")
+    assert (request.context, request.threads) == (512, 1)
+    assert runtime.request("pip-draft").context is None
+    assert loading.load_again() == {"error": None}
+    awaited(lambda: runtime.engine.loaded.request.context == 512)
+    assert not loading.load_options({"target": "pip"})["reload"]
+    assert loading.keep_load_options({"target": "pip"})["context"]["value"] is None
+    with pytest.raises(InvalidRequest, match="1,025 tokens: this model has 1,024"):
+        loading.keep_load_options({"target": "pip", "context": 1025})
+    assert loading.keep_load_options({"target": "pip", "context": 1024})["context"]["value"] == 1024
+    for bad in ({"context": 0.5}, {"threads": -1}, {"kv_cache": "x"}):
+        with pytest.raises(InvalidRequest):
+            loading.keep_load_options({"target": "pip", **bad})
+
+
+def test_what_the_command_line_states_comes_before_load_options(tmp_path: Path) -> None:
+    LoadOptionsFile(tmp_path).keep("pip", LoadOptions(context=512, threads=1))
+    settings = Settings(load=LoadRequest(target="pip", threads=2), data_dir=tmp_path)
+    assert first_load(tmp_path, settings).load.context == 512
+    stated = first_load(tmp_path, replace(settings, fixed=frozenset({"context", "pair"})))
+    assert (stated.load.context, stated.load.threads) == (None, 1)
+
+
+def test_a_damaged_file_of_load_options_is_no_obstacle(tmp_path: Path) -> None:
+    (tmp_path / "load_options.json").write_text('{"pip": {"context": -1}, "x": {"y": 1}, "z": 7}')
+    file = LoadOptionsFile(tmp_path)
+    assert [file.of(name) for name in ("pip", "x", "z", "none")] == [LoadOptions()] * 4

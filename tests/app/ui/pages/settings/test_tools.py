@@ -1,0 +1,74 @@
+"""The settings of tool servers, without a browser."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from app.mcp.config import McpFile
+from app.mcp.servers import McpServers
+from app.ui.endpoints import endpoints_of, refusal_elsewhere
+from app.ui.pages.settings.tools.backend import MASK, ToolServersBackend
+from engine.errors import InvalidRequest
+
+
+@pytest.fixture
+def backend(tmp_path: Path) -> ToolServersBackend:
+    file = McpFile(tmp_path)
+    return ToolServersBackend(McpServers(file), file)
+
+
+def test_keys_are_masked_and_kept_and_nothing_starts_by_being_added(backend, tmp_path) -> None:
+    given = (
+        '{"mcpServers": {"a": {"command": "x", "env": {"KEY": "secret"}, "autoApprove": ["y"]}}}'
+    )
+    added = backend.import_servers({"text": given})
+    assert (added["added"], added["ignored"][-15:]) == (["a"], "a: autoApprove.")
+    (shown,) = added["servers"]
+    assert "secret" not in str(added)
+    assert (shown["env"], shown["phase"]) == (f"KEY={MASK}", "stopped")
+    form = {
+        "was": "a",
+        "name": "b",
+        "command": "x",
+        "args": "-a\nit is",
+        "env": f"{shown['env']}\nB=c",
+    }
+    (shown,) = backend.keep_server(form)["servers"]
+    assert (shown["name"], shown["line"]) == ("b", 'x -a "it is"')
+    (kept,) = McpFile(tmp_path).servers()
+    assert kept.env == {"KEY": "secret", "B": "c"}
+    with pytest.raises(InvalidRequest, match="one NAME=value per line"):
+        backend.keep_server({**form, "was": "b", "env": "nothing"})
+    with pytest.raises(InvalidRequest, match="already a server b"):
+        backend.keep_server({"name": "b", "command": "y"})
+    assert backend.remove_server({"name": "b"})["servers"] == []
+
+
+def test_a_server_is_tested_turned_off_and_limited(backend) -> None:
+    with closing(backend._servers):
+        backend.keep_server(
+            {"name": "a", "command": sys.executable, "args": "-c\n1", "seconds": "5"}
+        )
+        backend.test_server({"name": "a"})
+        backend._servers.wait(["a"])
+        (shown,) = backend.tool_servers()["servers"]
+        assert (shown["phase"], shown["why"], shown["seconds"]) == (
+            "failed",
+            "It ended with status 0.",
+            5,
+        )
+        assert backend.turn_server({"name": "a", "on": False})["servers"][0]["on"] is False
+        assert backend.limit_rounds({"value": "3"})["rounds"] == 3
+        with pytest.raises(InvalidRequest, match="1 to 100 tool steps"):
+            backend.limit_rounds({"value": "0"})
+
+
+def test_only_a_browser_on_this_machine_may_change_what_is_started(backend) -> None:
+    open_to_all = {
+        each.__name__ for each in endpoints_of(backend) if refusal_elsewhere(each) is None
+    }
+    assert open_to_all == {"tool_servers", "test_server", "limit_rounds"}

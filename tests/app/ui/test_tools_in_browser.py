@@ -1,0 +1,122 @@
+"""Tools in a real browser: a server is added by paste, its call approved, and the result answered."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.app.ui.chatting import DONE, go, send
+from tests.app.ui.conftest import App, open_page, serving
+from tests.app.ui.test_accessibility_in_browser import CONTRAST, found
+from tests.support.calling import calling_engine
+from tests.support.places import ROOT
+
+pytestmark = [pytest.mark.browser, pytest.mark.filterwarnings("default")]
+OWN_APP = True
+PROGRAM = {
+    "command": sys.executable,
+    "args": ["-m", "tests.support.tool_server"],
+    "env": {"PYTHONPATH": str(ROOT)},
+}
+
+
+@pytest.fixture(scope="module")
+def own_app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[App]:
+    with serving(tmp_path_factory.mktemp("data"), calling_engine()) as running:
+        yield running
+
+
+def serious(page, place: str) -> list[str]:
+    """What axe finds serious there, by day and by night."""
+    axe = pytest.importorskip("axe_playwright_python.base", reason="axe is not installed")
+    page.evaluate(axe.AXE_SCRIPT)
+    page.emulate_media(reduced_motion="reduce")  # no colour is caught half way to another
+    seen = found(page, place)
+    page.evaluate("document.body.classList.add('dark')")
+    seen += found(page, place, **CONTRAST)
+    page.evaluate("document.body.classList.remove('dark')")
+    return seen
+
+
+def add(page, name: str) -> None:
+    """Add the server as a user does who has the JSON of another app, and see its tools."""
+    page.get_by_role("link", name="Settings").click()
+    page.get_by_role("button", name="Import JSON").click()
+    page.get_by_role("textbox", name="JSON").fill(json.dumps({"mcpServers": {name: PROGRAM}}))
+    page.get_by_role("dialog").get_by_role("button", name="Import JSON").click()
+    server = page.locator(f"[data-server={name}][data-phase=stopped]")
+    expect(server.locator(".tool-line")).to_contain_text("tests.support.tool_server")
+    page.get_by_role("button", name="Start and list tools").click()
+    expect(page.locator(f"[data-server={name}] .tool-phase")).to_have_text("Running, 8 tools")
+    page.locator(f"[data-server={name}] summary").click()
+    assert not serious(page, ".tools-panel")
+    page.get_by_role("button", name="Add server").click()
+    assert not serious(page, ".ft-dialog[open]")
+    page.get_by_role("dialog").get_by_role("button", name="Cancel").click()
+
+
+def test_a_server_is_added_by_paste_and_its_call_approved_and_answered(fresh_page, app, browser):
+    page = fresh_page
+    add(page, "calc")
+    page.get_by_role("link", name="Chat", exact=True).click()
+    send(page, 'What is add{"a": 19, "b": 23}?')
+    call = page.locator(".call[data-call=add]")
+    expect(call).to_contain_text("Run add from calc?")
+    expect(call.locator("pre").first).to_have_text('{\n  "a": 19,\n  "b": 23\n}')
+    expect(page.locator(".msg.assistant .body")).to_have_text("Let me look.")
+    assert not serious(page, ".calls")
+    page.reload()  # the question survives it, and another tab has it too
+    expect(call).to_contain_text("Run add from calc?")
+    with open_page(app, browser) as (other, _):
+        other.goto(page.url)
+        other.get_by_role("button", name="Run once").click()
+        expect(other.locator(DONE).last).to_contain_text("They said: 42.")
+    expect(page.locator(DONE).last).to_contain_text("They said: 42.")
+    expect(call).to_have_attribute("data-state", "done")
+    expect(call.locator(".call-brief")).to_have_text("42")
+    expect(page.locator(".turn-totals")).to_contain_text("Whole turn")
+    expect(page.locator(".msg.assistant")).to_have_count(2)
+    expect(page.locator(".msg.assistant .actions")).to_have_count(1)  # those of the turn
+
+
+def test_a_hostile_result_is_text_and_a_refusal_is_told(fresh_page):
+    page = fresh_page
+    send(page, "injecting{} failing{}")
+    page.locator("[data-call=failing] [data-answer=refusing]").click()
+    page.keyboard.press("Escape")  # goes back, and stops nothing
+    page.locator("[data-call=failing] [data-answer=refusing]").click()
+    page.get_by_placeholder("Reason for the model").fill("No.")
+    page.keyboard.press("Enter")
+    page.locator("[data-call=injecting] [data-answer=trust]").click()
+    call = page.locator(".call[data-call=injecting][data-state=done]")
+    call.locator("summary").click()
+    expect(call.locator("pre").last).to_contain_text("<img src=x onerror=alert(1)>")
+    assert call.locator("img").count() == 0
+    expect(page.locator(".call[data-state=refused]")).to_contain_text("refused")
+    expect(page.locator(DONE).last).to_contain_text("The user refused this call. No.")
+    page.locator(".tools-button").click()
+    menu = page.locator(".tools-menu")
+    expect(menu).to_contain_text("Runs without asking in this chat.")
+    assert not serious(page, ".tools-menu")
+    menu.get_by_role("button", name="Ask again").click()
+    expect(menu).not_to_contain_text("Runs without asking")
+    menu.get_by_role("switch", name="calc (8 tools)").click()
+    page.keyboard.press("Escape")
+    send(page, "Which?")
+    expect(page.locator(DONE).last).to_contain_text("Tools: none.")
+
+
+def test_stop_ends_a_turn_that_waits_and_it_can_be_continued(fresh_page):
+    page = fresh_page
+    send(page, 'slow{"seconds": 60}')
+    page.locator("[data-call=slow] [data-answer=once]").click()
+    expect(page.locator("[data-call=slow]")).to_have_attribute("data-state", "running")
+    page.locator(".stop").click()
+    expect(page.locator("[data-call=slow]")).to_have_attribute("data-state", "stopped")
+    page.locator("[data-action=continue]").click()
+    expect(page.locator(DONE).last).to_contain_text("They said: The user stopped this call.")
+    go(page, "models")
