@@ -33,10 +33,16 @@ export class Follow {
 
   toEnd() {
     this.settle(true);
-    this.grown();
+    this.moveToEnd();
   }
 
+  // A reader may have scrolled up already, and the event that says so comes later.
   grown() {
+    this.scrolled();
+    this.moveToEnd();
+  }
+
+  moveToEnd() {
     if (!this.stuck) return;
     this.element.scrollTop = this.element.scrollHeight;
     this.top = this.element.scrollTop;
