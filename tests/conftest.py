@@ -60,6 +60,8 @@ def _share_rewriting(config: pytest.Config) -> None:
     if process is None or [Path(each).resolve() for each in config.args] != [TESTS]:
         return
     files = sorted(TESTS.rglob("test_*.py"))
+    if _for_gpu(config):  # a file that is named has its folder's conftest.py read, tests or not
+        files = list(filter(_has_gpu_tests, files))
     begin = len(files) * int(process["workerid"].removeprefix("gw")) // process["workercount"]
     config.args = [str(file) for file in (*files[begin:], *files[:begin])]
 

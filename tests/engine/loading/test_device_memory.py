@@ -281,7 +281,7 @@ class TestOnDevice:
         assert isinstance(before, Finished)
         taken: list[torch.Tensor] = []
 
-        def greedy(*arguments: Any) -> Any:
+        def greedy(*_: Any, **__: Any) -> Any:
             while True:
                 taken.append(torch.empty(2**30, dtype=torch.uint8, device="cuda"))
 
