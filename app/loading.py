@@ -26,6 +26,7 @@ STAGES = {
     Stage.TOKENIZER: "building the tokenizer",
     Stage.DRAFT: "reading the draft's weights",
     Stage.FINISHING: "getting ready",
+    Stage.CAPTURING: "preparing the GPU (the first time compiles its kernels)",
 }
 BUSY = "Another model is loading. Wait, or cancel it first."
 

@@ -27,6 +27,7 @@ class Stage(StrEnum):
     TOKENIZER = "tokenizer"  # if it is not built yet
     DRAFT = "draft"  # its weights
     FINISHING = "finishing"
+    CAPTURING = "capturing"  # rounds on a GPU, as graphs
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,6 +84,9 @@ def load_pair(
     encoder = images if isinstance(images, ImageEncoder) else None
     pooling = pooling_of(plan.files.target)
     session = Session(model, codec, resources, plan.device, plan.parallel, times, encoder, pooling)
+    if session.target.runs_rounds:
+        watch.begin(Stage.CAPTURING)
+        session.prepare_rounds()
     if model.info.compiled and (draft is None or draft.info.compiled):
         # The step has its own threads; torch's would spin beside them after every small operation.
         torch.set_num_threads(1)

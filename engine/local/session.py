@@ -17,6 +17,7 @@ import torch
 from engine.api import CacheListener, TopToken
 from engine.backends.native import build
 from engine.decoding.context import Context
+from engine.decoding.proposer import RoundProposer
 from engine.decoding.target import Target
 from engine.decoding.text.channels import channels_of
 from engine.decoding.text.codec import TextCodec
@@ -44,7 +45,7 @@ from engine.local.thinking import begins_inside_thought, prefill_of, thinking_of
 from engine.local.tokenizer import SessionTokenizer
 from engine.machine.devices import Device, device_errors
 from engine.models.base import BatchModel, HiddenStateModel, Model
-from engine.request import Control, Request
+from engine.request import Control, Request, Speculation
 from engine.thoughts import CLOSING, OPENING
 from engine.tool_calls.lark import content_in_channels, grammar_of_calls
 from engine.tool_calls.styles import HARMONY
@@ -348,6 +349,16 @@ class Session:
         self.grammars.close()
         if self._images is not None:
             self._images.close()
+
+    def prepare_rounds(self) -> None:
+        """Compile and capture the rounds of a target that runs them on its device."""
+        if not self.target.runs_rounds:
+            return
+        inside = None
+        if self.resources.draft is not None:
+            proposer = self._slots.first.proposer(Speculation(proposer="draft"))
+            inside = proposer.device_drafting() if isinstance(proposer, RoundProposer) else None
+        self.target.round_runner(None if inside is None else inside.draft).prepare()
 
     def _warm_up(self) -> None:
         """Measure verification before the first request whose controller needs it.

@@ -145,7 +145,7 @@ def _linear_case(name: str, out: int, width: int, kind: str, clock: Clock) -> Ca
     device = clock.device
     size = out * width * WIDTHS[kind]
     norm = Norm(torch.ones(width, dtype=torch.bfloat16, device=device), EPSILON)
-    normed = name in ("qkv", "gate_up", "head")
+    normed = name in ("qkv", "gate_up")
     fusion = Fusion(norm if normed else None, gated=name == "gate_up")
     linear = make_linear if clock.cuda else linear_reference
     layers = [

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from engine.backends.cuda import layers
 from engine.backends.cuda.layers import CudaLayer
+from engine.backends.cuda.prompts import attend_prompt, is_plain
 from engine.backends.cuda.state import DeviceState
 from engine.backends.layer_decoder import LayerDecoder
 from engine.backends.support import ATTENTION, DECODER, GATED_MLP, Support
@@ -67,7 +68,7 @@ class CudaDecoder(LayerDecoder[DeviceState, StaticKVCache]):
     All layers share the cache, whose length on the device is the position of a step's first row.
     """
 
-    prefill_rows = 512  # cuBLAS is near its best, and buffers are only some tens of megabytes
+    prefill_rows = 2048  # cuBLAS is at its best, and buffers are some hundred megabytes
 
     def __init__(
         self,
@@ -180,7 +181,7 @@ class CudaDecoder(LayerDecoder[DeviceState, StaticKVCache]):
     def mixer(self, index: int, x: Tensor, step: StaticKVCache) -> Tensor:
         """See ``LayerDecoder``. ``qkv`` includes the norm, ``output`` the residual."""
         layer, spec = self.layers[index], self.architecture.layers[index].attention
-        attended = self._attention(layer, spec, layer.qkv(x), step.slots[index], step.length)
+        attended = self._attention(layer, spec, layer.qkv(x), step.slots[index], step)
         return self._add(x, layer.output, attended, layer.attention_after)
 
     def feed_forward(self, index: int, x: Tensor, mixed: Tensor) -> Tensor:
@@ -200,9 +201,10 @@ class CudaDecoder(LayerDecoder[DeviceState, StaticKVCache]):
         return torch.add(x, result if after is None else normalise(result, after), alpha=scale)
 
     def _attention(
-        self, layer: CudaLayer, spec: Attention, qkv: Tensor, kv: LayerKV, length: Tensor
+        self, layer: CudaLayer, spec: Attention, qkv: Tensor, kv: LayerKV, cache: StaticKVCache
     ) -> Tensor:
         """Store the rows' keys and values; return their attention ``(rows, heads * head_dim)``."""
+        length = cache.length
         query = rope_and_store(
             qkv,
             kv,
@@ -214,6 +216,8 @@ class CudaDecoder(LayerDecoder[DeviceState, StaticKVCache]):
         )
         if spec.temperature is not None:
             query = self._sharpened(query, spec.temperature, length)
+        if len(query) > STREAMED_ROWS and is_plain(spec, kv, cache.told + len(query)):
+            return attend_prompt(query, kv, cache.told)
         workspace = self._workspace(spec, kv.capacity)
         return _joined(
             [

@@ -1,7 +1,7 @@
 """Capture rounds as CUDA graphs and replay them; read their results on the host one round late.
 
-The first round of a mode runs directly, because kernels cannot be compiled within a capture. It is
-captured right after that, so the second one is a single launch.
+A mode is rehearsed before it is captured, because kernels cannot be compiled within a capture. So every
+round of a request is a replay, and its time is that of a replay.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ _RULES = {
 }
 _UNREAD = 2
 """Most rounds whose results the host has not read yet."""
+_REHEARSAL = (0, 0, 0)
+"""The text of rounds that are captured before any request."""
 _pinned: list[Tensor] = []
 """Pinned memory of all runners, some hundred bytes each. It is never freed: freeing makes torch call the
 device, and if that is lost, the error ends the process."""
@@ -99,8 +101,9 @@ class Runner:
     def launch(
         self, depth: int, *, drafts: bool = False, drawn: bool = False, masked: bool = False
     ) -> Pending:
-        """See ``RoundRunner``. It waits for nothing, except to capture a new mode."""
+        """See ``RoundRunner``. It waits for nothing, except to compile and capture a new mode."""
         mode = self.mode(depth, drafts=drafts, drawn=drawn, masked=masked)
+        self._prepare(mode)
         graph = self._graphs.get(mode)
         if graph is not None:
             graph.replay()
@@ -113,9 +116,22 @@ class Runner:
         if self.round.result.is_cuda:
             copied = torch.cuda.Event()
             copied.record()
-        if graph is None and self.captures:
-            self._capture(mode)
         return Pending(mode.depth, copy, copied)
+
+    def prepare(self) -> None:
+        """See ``RoundRunner``. Requests with a grammar, or with drafts drawn on the host, come later."""
+        for rule, temperature in ((AcceptanceRule.GREEDY, 0.0), (AcceptanceRule.COUPLED, 1.0)):
+            self.begin(Sampling(temperature=temperature), rule, 0, _REHEARSAL, len(_REHEARSAL))
+            for depth in self.depths:
+                self._prepare(self.mode(depth))
+                if depth and self.round.draft is not None:
+                    self._prepare(self.mode(depth, drafts=True))
+
+    def _prepare(self, mode: Mode) -> None:
+        """Compile and capture the mode, unless that was done or nothing is captured."""
+        if self.captures and mode not in self._graphs:
+            self.round.rehearse(mode)
+            self._capture(mode)
 
     def _capture(self, mode: Mode) -> None:
         """Capture the round; if that fails, for example for lack of memory, run without graphs."""

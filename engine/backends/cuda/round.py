@@ -97,6 +97,19 @@ class DeviceRound:
         self.allowed[: len(bits)].copy_(bits)
 
     @torch.inference_mode()
+    def rehearse(self, mode: Mode) -> None:
+        """Run the round as ``run`` does, which compiles its kernels, and undo what it changed."""
+        state = self.state
+        changed = [state.numbers, state.drafted, state.seen, self.last_tokens]
+        changed += [
+            each.static.length for each in (self.target_state, self.draft_state) if each is not None
+        ]
+        before = [tensor.clone() for tensor in changed]
+        self.run(mode)
+        for tensor, values in zip(changed, before, strict=True):
+            tensor.copy_(values)
+
+    @torch.inference_mode()
     def run(self, mode: Mode) -> None:
         """Run the round: write ``result``, advance ``state`` and ``last_tokens``.
 

@@ -47,6 +47,7 @@ class StaticKVCache:
     Layers that attend have a slot each, of their own size, or share one.
 
     ``length (1,)`` int32 on the device: the valid positions. Later positions are stale but finite.
+    ``told``: the length that the host set last; graphs have advanced it since.
     A scale belongs to one position of one head: it is written once, with the position, so a row's
     key has the same bits whatever was written beside it or rolled back before.
     """
@@ -63,11 +64,13 @@ class StaticKVCache:
         self.capacity = capacity
         self.slots = [_empty(*size, capacity, device, dtype) for size in slots]
         self.length = torch.zeros(1, dtype=torch.int32, device=device)
+        self.told = 0
 
     def set_length(self, length: int) -> None:
         """Drop all positions from ``length`` on. Call it between graphs."""
         if not 0 <= length <= self.capacity:
             raise ValueError(f"a cache of {self.capacity} positions cannot hold {length}")
+        self.told = length
         self.length.fill_(length)
 
     def check(self) -> None:

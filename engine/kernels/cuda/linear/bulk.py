@@ -7,20 +7,20 @@ depends on the number of rows, so decoding and verification never use this.
 from __future__ import annotations
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from engine.kernels.cuda import STREAMED_ROWS
-from engine.kernels.cuda.linear.fusion import FusedLinear, Fusion
-from engine.kernels.cuda.linear.reference import finish, norm_factor, quantise_rows
+from engine.kernels.cuda.linear.fusion import FusedLinear, Fusion, normalise
 from engine.kernels.formats import nf4
 from engine.kernels.formats.int8 import Int8Weight
 from engine.kernels.formats.nf4 import GROUP, Nf4Weight
 
-PART = 4096
+PART = 8192
 """Outputs dequantised at once: some tens of megabytes. That many rows are whole groups and bytes."""
 LEAST_INTEGER_ROWS = 17
 """Least rows of cuBLAS's int8 product; its other sizes must be multiples of 8."""
+COLUMNS = 1024
+"""Outputs that one program finishes."""
 
 
 class BulkLinear:
@@ -38,30 +38,54 @@ class BulkLinear:
         if len(x) <= STREAMED_ROWS:
             return self.streamed(x, residual)
         if isinstance(self.weight, Int8Weight):
-            sums = _int8_sums(x, self.weight, self.fusion)
-        else:
-            sums = _float_sums(x, self.weight, self.fusion)
-        return finish(sums, self.fusion, residual, x.dtype)
+            return self._int8(x, self.weight, residual)
+        inputs = x if self.fusion.norm is None else normalise(x, self.fusion.norm)
+        return self._finish(_float_sums(inputs.bfloat16(), self.weight), residual, x.dtype)
+
+    def _int8(self, x: Tensor, weight: Int8Weight, residual: Tensor | None) -> Tensor:
+        """Multiply exact integer sums by the scales of outputs and rows."""
+        from engine.kernels.cuda.linear.streamed import quantise_rows
+
+        values, scales = quantise_rows(x.contiguous(), self.fusion)
+        if len(x) >= LEAST_INTEGER_ROWS and not any(size % 8 for size in weight.values.shape):
+            sums = torch._int_mm(values, weight.values.t())
+        else:  # exact below 2**53
+            sums = (values.double() @ weight.values.double().t()).int()
+        return self._finish(sums, residual, x.dtype, scales, weight.scale)
+
+    def _finish(
+        self, sums: Tensor, residual: Tensor | None, dtype: torch.dtype,
+        scales: Tensor | None = None, weight_scales: Tensor | None = None,
+    ) -> Tensor:  # fmt: skip
+        """Return ``sums (rows, out)`` with scales, bias, gate and residual, rounded once to ``dtype``."""
+        from engine.kernels.cuda.linear.bulk_kernel import finish_rows
+
+        bias, gated = self.fusion.bias, self.fusion.gated
+        if scales is None and bias is None and residual is None and not gated:
+            return sums.to(dtype)
+        rows, outputs = len(sums), sums.shape[1] // 2 if gated else sums.shape[1]
+        result = torch.empty(rows, outputs, dtype=dtype, device=sums.device)
+        finish_rows[(rows, -(-outputs // COLUMNS))](
+            sums, scales, weight_scales, bias, None if residual is None else residual.contiguous(),
+            result, outputs, GATED=gated, COLUMNS=COLUMNS, enable_fp_fusion=False,
+        )  # fmt: skip
+        return result
 
 
-def _float_sums(x: Tensor, weight: Tensor | Nf4Weight, fusion: Fusion) -> Tensor:
-    """Multiply rows and weights in bf16; return (rows, out) float32."""
-    inputs = x.float()
-    if fusion.norm is not None:
-        inputs = inputs * norm_factor(x, fusion.norm) * fusion.norm.weight.float()
-    inputs = inputs.bfloat16()
+def _float_sums(inputs: Tensor, weight: Tensor | Nf4Weight) -> Tensor:
+    """Multiply bf16 rows and weights; return (rows, out) bf16, summed in float32."""
+    if isinstance(weight, Tensor):
+        return inputs @ weight.t()
     outputs = weight.shape[0]
-    sums = torch.empty(len(x), outputs, device=x.device)
+    sums = torch.empty(len(inputs), outputs, dtype=torch.bfloat16, device=inputs.device)
     for start in range(0, outputs, PART):
         stop = min(start + PART, outputs)
-        sums[:, start:stop] = F.linear(inputs, _bf16_rows(weight, start, stop))
+        torch.mm(inputs, _bf16_rows(weight, start, stop).t(), out=sums[:, start:stop])
     return sums
 
 
-def _bf16_rows(weight: Tensor | Nf4Weight, start: int, stop: int) -> Tensor:
+def _bf16_rows(weight: Nf4Weight, start: int, stop: int) -> Tensor:
     """Return outputs ``start`` to ``stop`` in bf16; ``start`` is a multiple of ``PART``."""
-    if isinstance(weight, Tensor):
-        return weight[start:stop].bfloat16()
     width = weight.shape[1]
     packed, absmax = weight.packed[start * width // 2 :], weight.absmax[start * width // GROUP :]
     count = (stop - start) * width
@@ -70,14 +94,3 @@ def _bf16_rows(weight: Tensor | Nf4Weight, start: int, stop: int) -> Tensor:
     from engine.kernels.cuda.linear.nf4 import dequantise
 
     return dequantise(packed, absmax, count).view(-1, width)
-
-
-def _int8_sums(x: Tensor, weight: Int8Weight, fusion: Fusion) -> Tensor:
-    """Multiply exact integer sums by the scales of outputs and rows; return (rows, out) float32."""
-    values, scale = quantise_rows(x, fusion.norm)
-    fits = len(x) >= LEAST_INTEGER_ROWS and not any(size % 8 for size in weight.values.shape)
-    if fits:
-        total = torch._int_mm(values, weight.values.t()).float()
-    else:
-        total = F.linear(values.double(), weight.values.double()).float()  # exact below 2**53
-    return total * weight.scale * scale

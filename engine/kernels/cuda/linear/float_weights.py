@@ -8,66 +8,53 @@ import triton.language as tl
 from engine.kernels.cuda.intrinsics import is_last_program
 from engine.kernels.cuda.linear.parts import (
     ROWS,
-    collect_squares,
     collect_sums,
     finish,
     float_rows,
-    norm_factor,
     own_columns,
     own_counter,
     own_rows,
-    publish_squares,
     publish_sums,
 )
 
 
 @triton.jit(do_not_specialize=["rows"])  # one program for every number of rows
 def bf16_gemm(
-    x: tl.tensor, weight: tl.tensor, norm: tl.tensor, bias: tl.tensor, residual: tl.tensor,
-    result: tl.tensor, partial: tl.tensor, squares: tl.tensor, counters: tl.tensor,
-    rows: tl.tensor, outputs: tl.tensor, width: tl.tensor, span: tl.tensor, epsilon: tl.tensor,
-    COLUMNS: tl.constexpr, DEPTH: tl.constexpr, SPLITS: tl.constexpr, GATED: tl.constexpr,
+    x: tl.tensor, weight: tl.tensor, bias: tl.tensor, residual: tl.tensor, result: tl.tensor,
+    partial: tl.tensor, counters: tl.tensor, rows: tl.tensor, outputs: tl.tensor,
+    width: tl.tensor, span: tl.tensor, COLUMNS: tl.constexpr, DEPTH: tl.constexpr,
+    SPLITS: tl.constexpr, GATED: tl.constexpr,
 ) -> None:  # fmt: skip
     """Multiply ``x (rows, width)`` by ``weight (outputs, width)`` bf16, with its fusion."""
     row = own_rows()
     column, source = own_columns(outputs, COLUMNS, GATED)
     weight += source.to(tl.int64)[:, None] * width
     acc = tl.zeros((ROWS, COLUMNS), tl.float32)
-    square = tl.zeros((ROWS, DEPTH), tl.float32)
     first = tl.program_id(1) * span
     for start in range(first, tl.minimum(first + span, width), DEPTH):
         inputs = start + tl.arange(0, DEPTH)
-        values, squared = float_rows(x, norm, row, inputs, rows, width)
-        square += squared
+        values = float_rows(x, row, inputs, rows, width)
         mask = (column < outputs)[:, None] & (inputs < width)[None, :]
         tile = tl.load(weight + inputs[None, :], mask=mask, other=0.0)
         acc = tl.dot(values, tl.trans(tile), acc)
     epilogue(
-        acc, tl.sum(square, 1), norm, bias, residual, result, partial, squares, counters,
-        row, column, source, rows, outputs, width, epsilon, COLUMNS, SPLITS, GATED,
+        acc, bias, residual, result, partial, counters, row, column, source, rows, outputs,
+        COLUMNS, SPLITS, GATED,
     )  # fmt: skip
 
 
 @triton.jit
 def epilogue(
-    acc: tl.tensor, square: tl.tensor, norm: tl.tensor, bias: tl.tensor, residual: tl.tensor,
-    result: tl.tensor, partial: tl.tensor, squares: tl.tensor, counters: tl.tensor,
-    row: tl.tensor, column: tl.tensor, source: tl.tensor, rows: tl.tensor, outputs: tl.tensor,
-    width: tl.tensor, epsilon: tl.tensor, COLUMNS: tl.constexpr, SPLITS: tl.constexpr,
-    GATED: tl.constexpr,
+    acc: tl.tensor, bias: tl.tensor, residual: tl.tensor, result: tl.tensor, partial: tl.tensor,
+    counters: tl.tensor, row: tl.tensor, column: tl.tensor, source: tl.tensor, rows: tl.tensor,
+    outputs: tl.tensor, COLUMNS: tl.constexpr, SPLITS: tl.constexpr, GATED: tl.constexpr,
 ) -> None:  # fmt: skip
     """Store this split's sums; in the last program of a tile, add up all splits and finish."""
     last = True
     if SPLITS > 1:
         publish_sums(partial, acc, row, column, rows, outputs)
-        if norm is not None:
-            publish_squares(squares, square, row, rows)
         last = is_last_program(own_counter(counters), SPLITS)
     if last:
         if SPLITS > 1:
             acc = collect_sums(partial, acc, row, column, rows, outputs, SPLITS)
-            if norm is not None:
-                square = collect_squares(squares, square, row, rows, SPLITS)
-        if norm is not None:
-            acc = acc * norm_factor(square, width, epsilon)[:, None]
         finish(acc, bias, residual, result, row, column, source, rows, outputs, COLUMNS, GATED)

@@ -1,4 +1,4 @@
-"""What a linear layer does before and after its product in the same launch, and the norm alone."""
+"""What a linear layer does before its product, and after it in the same launch; and the norm."""
 
 from __future__ import annotations
 
@@ -31,6 +31,8 @@ class Fusion:
 
 
 PLAIN = Fusion()
+WHOLE_ROW = 16384
+"""Inputs of a row that one program holds at once; a longer row takes several steps."""
 
 
 class FusedLinear(Protocol):
@@ -45,15 +47,18 @@ class FusedLinear(Protocol):
 def normalise(x: Tensor, norm: Norm, residual: Tensor | None = None) -> Tensor:
     """Return the RMSNorm of ``x (rows, width)`` plus ``residual``, rounded once to the dtype of ``x``.
 
-    For a norm that no linear layer follows; ``residual`` has the shape of ``x``. One program computes a
-    row, so its bits do not depend on the other rows; torch splits its reductions by their number.
+    ``residual`` has the shape of ``x``. One program computes a row, so its bits do not depend on the
+    other rows; torch splits its reductions by their number.
     """
+    import triton
+
     from engine.kernels.cuda.linear.parts import normalise_rows
 
     x = x.contiguous()
     result = torch.empty_like(x)
     normalise_rows[(len(x),)](
         x, norm.weight, None if residual is None else residual.contiguous(), result,
-        x.shape[1], norm.epsilon, DEPTH=1024, num_warps=4, enable_fp_fusion=False,
+        x.shape[1], norm.epsilon, DEPTH=min(triton.next_power_of_2(x.shape[1]), WHOLE_ROW),
+        num_warps=8, enable_fp_fusion=False,
     )  # fmt: skip
     return result

@@ -1,9 +1,8 @@
 """The kernels for NF4 weights in bitsandbytes' layout: multiply, and dequantise for many rows.
 
 A byte has the codes of two inputs, the first in its high half; 64 inputs of an output share a scale.
-``nf4_gemm`` decodes codes to bf16 in registers, multiplies them on tensor cores, and multiplies each
-group's sums by its scale in float32, so it rounds only what ``reference.FloatReference`` rounds. High and
-low halves are two products, so that decoded weights need no shuffle.
+Codes times scales are rounded to bf16 in registers, as bitsandbytes' ``dequantize_4bit`` rounds them, and
+multiplied on tensor cores. High and low halves are two products, so that decoded weights need no shuffle.
 """
 
 from __future__ import annotations
@@ -29,13 +28,16 @@ _DECODE_TWO = """
     prmt.b32 a, 0xca063280, 0x00ba3d92, index;
     prmt.b32 b, 0xad7c25a3, 0x803910e2, index;
     lop3.b32 low, mask, b, a, 0xca;
-    prmt.b32 $%d, low, high, 0x7351;
-    prmt.b32 $%d, low, high, 0x6240;
+    prmt.b32 a, low, high, 0x7351;
+    prmt.b32 b, low, high, 0x6240;
+    fma.rn.bf16x2 $%d, a, $5, zero;
+    fma.rn.bf16x2 $%d, b, $5, zero;
 """
 DECODE = tl.constexpr(
     f"""
     {{
-    .reg .b32 index, upper, high, low, a, b, mask;
+    .reg .b32 index, upper, high, low, a, b, mask, zero;
+    mov.b32 zero, 0x80008000;
     and.b32 index, $4, 0x77777777;
     shr.b32 upper, $4, 3;
     and.b32 upper, upper, 0x11111111;
@@ -46,78 +48,81 @@ DECODE = tl.constexpr(
     }}
     """
 )
-"""Decode four bytes to the codes of their high halves ($0, $1) and of their low halves ($2, $3).
+"""Decode four bytes to the weights of their high halves ($0, $1) and of their low halves ($2, $3).
 
 ``prmt`` looks four half bytes up in a table of eight bytes at once. Upper and lower bytes of codes each
-have two tables, for indices below 8 and from 8 on; bit 3 of an index chooses one.
+have two tables, for indices below 8 and from 8 on; bit 3 of an index chooses one. $5 has the scale
+twice; ``zero`` is -0.0 twice, which changes no product.
 """
 
 
 @triton.jit
-def decode(packed: tl.tensor, codes: tl.tensor) -> tl.tensor:
-    """Return the bf16 codes of the high and of the low halves of ``packed`` uint8, both of its shape.
+def decode(packed: tl.tensor, scale: tl.tensor, codes: tl.tensor) -> tl.tensor:
+    """Return the bf16 weights of the high and of the low halves of ``packed`` uint8, both of its shape.
 
-    ``codes`` is None on a GPU. The interpreter has no assembler, so it looks them up in ``codes (16,)``.
+    ``scale`` bf16 has its shape too, and one value for every four neighbours. ``codes`` is None on a GPU.
+    The interpreter has no assembler, so it looks them up in ``codes (16,)``.
     """
     if codes is None:
         return tl.inline_asm_elementwise(
             DECODE,
-            "=r,=r,=r,=r,r",
-            [packed],
+            "=r,=r,=r,=r,r,r,r",
+            [packed, scale],
             dtype=(tl.bfloat16, tl.bfloat16),
             is_pure=True,
             pack=4,
         )
     else:
-        wide = packed.to(tl.int32)
-        return tl.load(codes + (wide >> 4)), tl.load(codes + (wide & 15))
+        wide, factor = packed.to(tl.int32), scale.to(tl.float32)
+        high = tl.load(codes + (wide >> 4)).to(tl.float32) * factor
+        low = tl.load(codes + (wide & 15)).to(tl.float32) * factor
+        return high.to(tl.bfloat16), low.to(tl.bfloat16)
 
 
 @triton.jit
 def _scales(
-    absmax: tl.tensor, start: tl.tensor, column: tl.tensor, outputs: tl.tensor, width: tl.tensor
-) -> tl.tensor:
-    """Return the scales of the group of inputs at ``start``: (columns,) float32."""
-    group = tl.minimum(start, width - GROUP) // GROUP  # the prefetch of the last step is not used
-    offset = group.to(tl.int64) * outputs + column
-    return tl.load(absmax + offset, mask=column < outputs, other=0.0).to(tl.float32)
+    absmax: tl.tensor, start: tl.tensor, column: tl.tensor, outputs: tl.tensor, width: tl.tensor,
+    COLUMNS: tl.constexpr, DEPTH: tl.constexpr,
+) -> tl.tensor:  # fmt: skip
+    """Return the scale of each byte of a step: (COLUMNS, DEPTH / 2) bf16."""
+    group = start // GROUP + tl.arange(0, DEPTH // GROUP)
+    mask = (group < width // GROUP)[:, None] & (column < outputs)[None, :]
+    offset = group.to(tl.int64)[:, None] * outputs + column[None, :]
+    scale = tl.trans(tl.load(absmax + offset, mask=mask, other=0.0))[:, :, None]
+    each = tl.broadcast_to(scale, (COLUMNS, DEPTH // GROUP, GROUP // 2))
+    return tl.reshape(each, (COLUMNS, DEPTH // 2))
 
 
 @triton.jit(do_not_specialize=["rows"])  # one program for every number of rows
 def nf4_gemm(
-    x: tl.tensor, packed: tl.tensor, absmax: tl.tensor, codes: tl.tensor, norm: tl.tensor,
-    bias: tl.tensor, residual: tl.tensor, result: tl.tensor, partial: tl.tensor,
-    squares: tl.tensor, counters: tl.tensor, rows: tl.tensor, outputs: tl.tensor,
-    width: tl.tensor, span: tl.tensor, epsilon: tl.tensor, COLUMNS: tl.constexpr,
-    DEPTH: tl.constexpr, SPLITS: tl.constexpr, GATED: tl.constexpr,
+    x: tl.tensor, packed: tl.tensor, absmax: tl.tensor, codes: tl.tensor, bias: tl.tensor,
+    residual: tl.tensor, result: tl.tensor, partial: tl.tensor, counters: tl.tensor,
+    rows: tl.tensor, outputs: tl.tensor, width: tl.tensor, span: tl.tensor,
+    COLUMNS: tl.constexpr, DEPTH: tl.constexpr, SPLITS: tl.constexpr, GATED: tl.constexpr,
 ) -> None:  # fmt: skip
     """Multiply ``x (rows, width)`` by ``packed (outputs, width / 2)``, with its fusion.
 
-    ``DEPTH`` is one group of inputs, and ``width`` a multiple of it. ``absmax (width / 64, outputs)``
-    of any float dtype has the order of ``own_columns``. Scales are loaded one step ahead.
+    ``DEPTH`` and ``width`` are whole groups of inputs. ``absmax (width / 64, outputs)`` bf16 has the
+    order of ``own_columns``.
     """
     row = own_rows()
     column, source = own_columns(outputs, COLUMNS, GATED)
-    mask = column < outputs
     packed += source.to(tl.int64)[:, None] * (width // 2)
     acc = tl.zeros((ROWS, COLUMNS), tl.float32)
-    square = tl.zeros((ROWS, DEPTH), tl.float32)
     first = tl.program_id(1) * span
-    next_scale = _scales(absmax, first, column, outputs, width)
     for start in range(first, tl.minimum(first + span, width), DEPTH):
-        values, squared = float_rows(x, norm, row, start + tl.arange(0, DEPTH), rows, width)
-        square += squared
+        values = float_rows(x, row, start + tl.arange(0, DEPTH), rows, width)
         pairs = start // 2 + tl.arange(0, DEPTH // 2)
-        tile = tl.load(packed + pairs[None, :], mask=mask[:, None], other=0)
-        scale, next_scale = next_scale, _scales(absmax, start + DEPTH, column, outputs, width)
-        high, low = decode(tile, codes)
+        mask = (column < outputs)[:, None] & (pairs < width // 2)[None, :]
+        tile = tl.load(packed + pairs[None, :], mask=mask, other=0)
+        scale = _scales(absmax, start, column, outputs, width, COLUMNS, DEPTH)
+        high, low = decode(tile, scale, codes)
         first_of_pair, second_of_pair = tl.split(tl.reshape(values, (ROWS, DEPTH // 2, 2)))
-        group = tl.dot(first_of_pair, tl.trans(high))
-        group = tl.dot(second_of_pair, tl.trans(low), group)
-        acc += group * scale[None, :]
+        acc = tl.dot(first_of_pair, tl.trans(high), acc)
+        acc = tl.dot(second_of_pair, tl.trans(low), acc)
     epilogue(
-        acc, tl.sum(square, 1), norm, bias, residual, result, partial, squares, counters,
-        row, column, source, rows, outputs, width, epsilon, COLUMNS, SPLITS, GATED,
+        acc, bias, residual, result, partial, counters, row, column, source, rows, outputs,
+        COLUMNS, SPLITS, GATED,
     )  # fmt: skip
 
 
@@ -126,16 +131,14 @@ def dequantise_kernel(
     packed: tl.tensor, absmax: tl.tensor, codes: tl.tensor, result: tl.tensor, count: tl.tensor,
     BYTES: tl.constexpr,
 ) -> None:  # fmt: skip
-    """Write ``count`` bytes of ``packed`` as twice as many bf16; ``absmax`` of any float dtype."""
+    """Write ``count`` bytes of ``packed`` as twice as many bf16; ``absmax`` bf16."""
     first = tl.program_id(0).to(tl.int64) * BYTES
     offset = first + tl.arange(0, BYTES)
     mask = offset < count
-    high, low = decode(tl.load(packed + offset, mask=mask, other=0), codes)
-    scale = tl.load(absmax + offset // (GROUP // 2), mask=mask, other=0.0).to(tl.float32)
-    pairs = tl.join(high.to(tl.float32) * scale, low.to(tl.float32) * scale)
-    values = tl.reshape(pairs, (2 * BYTES,)).to(tl.bfloat16)
+    scale = tl.load(absmax + offset // (GROUP // 2), mask=mask, other=0.0)
+    high, low = decode(tl.load(packed + offset, mask=mask, other=0), scale, codes)
     at = 2 * first + tl.arange(0, 2 * BYTES)
-    tl.store(result + at, values, mask=at < 2 * count)
+    tl.store(result + at, tl.reshape(tl.join(high, low), (2 * BYTES,)), mask=at < 2 * count)
 
 
 def dequantise(packed: Tensor, absmax: Tensor, count: int) -> Tensor:

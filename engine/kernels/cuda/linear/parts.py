@@ -36,19 +36,12 @@ def own_columns(outputs: tl.tensor, COLUMNS: tl.constexpr, GATED: tl.constexpr) 
 
 @triton.jit
 def float_rows(
-    x: tl.tensor, norm: tl.tensor, row: tl.tensor, inputs: tl.tensor, rows: tl.tensor,
-    width: tl.tensor,
-) -> tl.tensor:  # fmt: skip
-    """Return rows times the norm's weight, in bf16, and the rows' squares: (16, inputs) both."""
+    x: tl.tensor, row: tl.tensor, inputs: tl.tensor, rows: tl.tensor, width: tl.tensor
+) -> tl.tensor:
+    """Return the inputs of these rows in bf16: (16, inputs)."""
     mask = (row < rows)[:, None] & (inputs < width)[None, :]
     values = tl.load(x + row.to(tl.int64)[:, None] * width + inputs[None, :], mask=mask, other=0.0)
-    square = 0.0
-    if norm is not None:
-        values = values.to(tl.float32)
-        square = values * values
-        factor = tl.load(norm + inputs, mask=inputs < width, other=0.0).to(tl.float32)
-        values = values * factor[None, :]
-    return values.to(tl.bfloat16), square
+    return values.to(tl.bfloat16)
 
 
 @triton.jit
@@ -83,27 +76,8 @@ def collect_sums(
 
 
 @triton.jit
-def publish_squares(squares: tl.tensor, square: tl.tensor, row: tl.tensor, rows: tl.tensor) -> None:
-    """Write the rows' sums of squares ``(16,)`` into ``squares (tiles, splits, rows)``."""
-    offset = (tl.program_id(2) * tl.num_programs(1) + tl.program_id(1)) * rows + row
-    tl.store(squares + offset, square, mask=row < rows)
-
-
-@triton.jit
-def collect_squares(
-    squares: tl.tensor, square: tl.tensor, row: tl.tensor, rows: tl.tensor, SPLITS: tl.constexpr
-) -> tl.tensor:
-    """Return the sum of squares over all splits, in their order."""
-    total = tl.zeros_like(square)
-    for split in tl.static_range(SPLITS):
-        offset = (tl.program_id(2) * SPLITS + split) * rows + row
-        total += tl.load(squares + offset, mask=row < rows, other=0.0, cache_modifier=".cg")
-    return total
-
-
-@triton.jit
 def norm_factor(square: tl.tensor, width: tl.tensor, epsilon: tl.tensor) -> tl.tensor:
-    """Return 1 / sqrt(mean square + epsilon) of each row: (16,) float32."""
+    """Return 1 / sqrt(mean square + epsilon) of a row's sum of squares, in float32."""
     # Triton makes a width of 1 a constant; ``cast`` takes both.
     mean = tl.div_rn(square, tl.cast(width, tl.float32))
     return tl.div_rn(1.0, tl.sqrt_rn(mean + epsilon))

@@ -19,22 +19,17 @@ LEVELS = int8.ACTIVATION_LEVELS[0]
 
 
 class FloatReference:
-    """For weights ``(out, in)`` in bf16, or NF4: bf16 inputs and codes, scales in float32.
-
-    A norm's factor is one number a row, so it multiplies the sum. The inputs are then rounded to bf16
-    before they are normalised, which loses no more than rounding after it.
-    """
+    """For weights ``(out, in)`` in bf16, or NF4 dequantised to bf16; inputs are rounded to bf16."""
 
     def __init__(self, weight: Tensor | Nf4Weight, fusion: Fusion = PLAIN) -> None:
         floats = weight.float() if isinstance(weight, Tensor) else dequantise_rounded(weight)
         self.multiply, self.fusion = make_unpacked(floats), fusion
 
     def __call__(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
-        norm = self.fusion.norm
-        inputs = x.float() if norm is None else x.float() * norm.weight.float()
-        sums = self.multiply(inputs.bfloat16().float())
+        norm, inputs = self.fusion.norm, x.float()
         if norm is not None:
-            sums = sums * norm_factor(x, norm)
+            inputs = (inputs * norm_factor(x, norm) * norm.weight.float()).to(x.dtype)
+        sums = self.multiply(inputs.bfloat16().float())
         return finish(sums, self.fusion, residual, x.dtype)
 
 
@@ -53,12 +48,12 @@ def quantise_rows(x: Tensor, norm: Norm | None = None) -> tuple[Tensor, Tensor]:
 
 
 def dequantise_rounded(weight: Nf4Weight) -> Tensor:
-    """Return the weights that the kernels multiply by: bf16 codes times scales, float32 ``(out, in)``."""
+    """Return the weights that the kernels multiply by, rounded to bf16, as float32 ``(out, in)``."""
     out, width = weight.shape
     codes = code_on(weight.packed.device).bfloat16().float()
     values = codes[unpack(weight.packed).int()][: out * width]
     scales = weight.absmax.float().repeat_interleave(GROUP)[: out * width]
-    return (values * scales).view(out, width)
+    return (values * scales).bfloat16().float().view(out, width)
 
 
 def norm_factor(x: Tensor, norm: Norm) -> Tensor:

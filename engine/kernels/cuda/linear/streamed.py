@@ -6,11 +6,12 @@ from abc import ABC, abstractmethod
 from typing import Any
 
 import torch
+import triton
 from torch import Tensor
 
 from engine.kernels.cuda import STREAMED_ROWS
 from engine.kernels.cuda.linear.float_weights import bf16_gemm
-from engine.kernels.cuda.linear.fusion import PLAIN, Fusion
+from engine.kernels.cuda.linear.fusion import PLAIN, WHOLE_ROW, Fusion, normalise
 from engine.kernels.cuda.linear.int8 import int8_gemm, int8_rows
 from engine.kernels.cuda.linear.nf4 import interpreter_codes, nf4_gemm
 from engine.kernels.cuda.linear.tiles import ROWS, Kind, Tile, choose_tile
@@ -21,11 +22,6 @@ ALIGNMENT = 16
 """Bytes. Triton specialises kernels on this alignment of a pointer."""
 OPTIONS = {"enable_fp_fusion": False}
 """Multiply and add round separately, as in the reference, unless a kernel calls ``fma``."""
-REGISTERS = {4: 168, 8: 128}
-"""Registers per thread, by warps: room for three programs of 4 warps, or two of 8.
-
-Without this limit the assembler spills a few bytes to use only 64 (bf16, 9.0).
-"""
 
 
 class _StreamedLinear(ABC):
@@ -64,15 +60,14 @@ class _StreamedLinear(ABC):
         self, kernel: Any, weights: tuple[Tensor | None, ...], x: Tensor, residual: Tensor | None,
         result: Tensor,
     ) -> None:  # fmt: skip
-        """Launch a kernel of float weights, which applies the norm itself."""
-        norm, rows, splits = self.fusion.norm, x.shape[0], self.tile.splits
-        squares = (self.tiles, splits, rows) if splits > 1 else (0,)
+        """Launch a kernel of float weights, after the norm."""
+        rows = x.shape[0]
+        if self.fusion.norm is not None:
+            x = normalise(x, self.fusion.norm)
         kernel[self.grid(rows)](
-            x, *weights, norm and norm.weight, self.fusion.bias, residual, result,
-            self.partial_sums(rows, torch.float32),
-            torch.empty(squares, dtype=torch.float32, device=x.device), self.counters,
-            rows, self.outputs, self.width, self.tile.span, norm.epsilon if norm else 0.0,
-            **self.constants(),
+            x.bfloat16(), *weights, self.fusion.bias, residual, result,
+            self.partial_sums(rows, torch.float32), self.counters,
+            rows, self.outputs, self.width, self.tile.span, **self.constants(),
         )  # fmt: skip
 
     def grid(self, rows: int) -> tuple[int, int, int]:
@@ -89,7 +84,7 @@ class _StreamedLinear(ABC):
         return {
             "COLUMNS": tile.columns, "DEPTH": tile.depth, "SPLITS": tile.splits,
             "GATED": self.fusion.gated, "num_warps": tile.warps, "num_stages": tile.stages,
-            "maxnreg": REGISTERS[tile.warps], **OPTIONS,
+            **OPTIONS,
         }  # fmt: skip
 
 
@@ -147,6 +142,6 @@ def quantise_rows(x: Tensor, fusion: Fusion = PLAIN) -> tuple[Tensor, Tensor]:
     norm = fusion.norm
     int8_rows[(x.shape[0],)](
         x, norm and norm.weight, values, scales, x.shape[1], norm.epsilon if norm else 0.0,
-        DEPTH=1024, **OPTIONS,
+        DEPTH=min(triton.next_power_of_2(x.shape[1]), WHOLE_ROW), num_warps=16, **OPTIONS,
     )  # fmt: skip
     return values, scales

@@ -38,16 +38,14 @@ class Tile:
     stages: int
 
 
-# Columns, inputs a step, warps, stages. A stage of weights is 4 to 16 KiB; two to four in flight hide
-# the latency of memory, and several programs fit on a multiprocessor, also in the 99 KiB of shared
-# memory that consumer cards (8.6, 8.9, 12.0) give one program. Sixteen rows are read again for every
-# tile of columns, so narrow weights (NF4: half a byte) have wider tiles: otherwise the rows would be most
-# of the bytes. With 4 warps the sums of all splits and a norm's squares do not fit into the registers
-# of a thread (bf16, NF4).
+# Columns, inputs a step, warps, stages: the fastest of a dozen on an H200 (docs/log/cuda.md). A stage of
+# weights is 4 to 16 KiB; two to three in flight hide the latency of memory, and several programs fit on a
+# multiprocessor, also in the 99 KiB of shared memory that consumer cards (8.6, 8.9, 12.0) give one
+# program. NF4 is limited by decoding: its threads have many registers, to decode many bytes at once.
 _SHAPES: dict[Kind, tuple[int, int, int, int]] = {
     "bf16": (64, 128, 8, 3),
     "int8": (64, 128, 4, 4),
-    "nf4": (128, 64, 8, 5),
+    "nf4": (64, 128, 2, 4),
 }
 
 

@@ -253,7 +253,7 @@ assert load().device.startswith("cuda")
 assert isinstance(last(), Finished)
 Runner.launch = broken
 failed = last()
-assert isinstance(failed, Failed) and "stopped answering" in failed.message, failed
+assert isinstance(failed, Failed) and "stopped responding" in failed.message, failed
 assert load().device == "cpu"
 assert isinstance(last(), Finished)
 print("goes on", flush=True)

@@ -101,6 +101,7 @@ def test_words_do_not_depend_on_who_drafts(
 @pytest.mark.parametrize("sampling", [DRAWN] if INTERPRETED else [GREEDY, DRAWN], ids=str)
 def test_a_grammar_holds_whoever_drafts(session: Session, sampling: Sampling) -> None:
     """The host masks the rows of each round, and drafts forced tokens."""
+    pytest.importorskip("llguidance")
     asked: dict[str, Any] = {
         "grammar": Grammar(GrammarKind.REGEX, "so (yes|no), said the (fox|crow)!*"),
         "ignore_eos": False,

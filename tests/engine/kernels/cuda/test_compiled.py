@@ -24,7 +24,7 @@ from engine.kernels.cuda import (
     rotary_kernel,
 )
 from engine.kernels.cuda.kv_cache import FP8, StaticKVCache
-from engine.kernels.cuda.linear import nf4, parts, streamed
+from engine.kernels.cuda.linear import bulk, bulk_kernel, nf4, parts, streamed
 from engine.kernels.cuda.linear.fusion import Fusion, Norm, normalise
 from engine.kernels.cuda.linear.tiles import MOST_SPLITS, Kind, choose_tile
 from engine.kernels.cuda.sampling import acceptance, distribution
@@ -42,6 +42,7 @@ KERNELS = (
     *((attention_kernel, name) for name in ("attend_splits", "combine_splits")),
     (parts, "normalise_rows"),
     (nf4, "dequantise_kernel"),
+    (bulk_kernel, "finish_rows"),
     (rotary_kernel, "rope_and_store"),
     *((distribution, name) for name in ("adjust_kernel", "truncate_kernel")),
     (acceptance, "accept_kernel"),
@@ -127,6 +128,15 @@ def dequantising() -> None:
     nf4.dequantise(packed, scales, 2**22)
 
 
+def finishing() -> None:
+    """Launch what follows cuBLAS: int8's scales, a bias, a gate and a residual."""
+    weight = Int8Weight(empty(4096, 4096, dtype=torch.int8), empty(4096, dtype=torch.float32))
+    fusion = Fusion(bias=empty(4096), gated=True)
+    layer = bulk.BulkLinear(streamed.Int8Linear(weight, fusion), weight, fusion)
+    sums, scales = empty(128, 4096, dtype=torch.int32), empty(128, dtype=torch.float32)
+    layer._finish(sums, empty(128, 2048), torch.bfloat16, scales, weight.scale)
+
+
 def norms() -> None:
     """Launch a norm with a residual."""
     normalise(empty(MAX_ROWS, 4096), Norm(empty(4096), 1e-5), empty(MAX_ROWS, 4096))
@@ -143,6 +153,7 @@ EVERYWHERE: dict[str, Launch] = {
     "clock": stamps,
     "norm": norms,
     "nf4 dequantised": dequantising,
+    "many rows": finishing,
     "block verification": partial(verification, Rule.BLOCK, True),
 }
 FP8_KNOWN: dict[str, Launch] = {"Qwen2.5 7B, fp8": partial(layer, 28, 4, 128, FP8, None)}

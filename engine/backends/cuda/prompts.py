@@ -1,0 +1,33 @@
+"""Attention of a prompt's many rows by torch, which is quicker there than the kernels of few rows."""
+
+from __future__ import annotations
+
+import torch.nn.functional as F
+from torch import Tensor
+from torch.nn.attention.bias import causal_lower_right
+
+from engine.kernels.cuda.kv_cache import LayerKV
+from engine.models.architecture import Attention
+
+
+def is_plain(spec: Attention, cache: LayerKV, length: int) -> bool:
+    """Return whether torch has this attention over ``length`` positions: no cap, no window, no scales."""
+    windowed = spec.window is not None and spec.window < length
+    return spec.score_cap is None and not windowed and cache.key_scales is None
+
+
+def attend_prompt(query: Tensor, cache: LayerKV, past: int) -> Tensor:
+    """Return the attention of each row: ``(rows, heads * head_dim)`` in the dtype of ``query``.
+
+    ``query (rows, heads, head_dim)`` is scaled; row i is at position ``past + i`` and sees itself and
+    all before, which ``cache`` holds.
+    """
+    rows, heads, _ = query.shape
+    length, group = past + rows, heads // cache.keys.shape[0]
+    keys, values = (
+        part[:, :length].repeat_interleave(group, 0)[None] for part in (cache.keys, cache.values)
+    )
+    attended = F.scaled_dot_product_attention(
+        query.transpose(0, 1)[None], keys, values, causal_lower_right(rows, length), scale=1.0
+    )
+    return attended[0].transpose(0, 1).reshape(rows, -1)
