@@ -1,8 +1,9 @@
 // Multiply weights in GGUF blocks by rows rounded to bytes.
 //
-// Weights are unpacked, 256 inputs of sixteen outputs at a time, into a buffer in the innermost cache; from there one kernel
-// serves all formats. Sums within a group of 16 or 32 inputs are integers and have no rounding order. The groups are added from
-// first to last, by the same instructions for every number of rows, so a row's bits do not depend on the rows beside it.
+// Weights are unpacked, 256 inputs of sixteen outputs at a time, into a buffer in the innermost cache, and from there one kernel
+// serves all formats; or they are multiplied directly (direct.h). Sums within a group of 16 or 32 inputs are integers and have no
+// rounding order. The groups are added from first to last, by the same instructions for every number of rows, so a row's bits do
+// not depend on the rows beside it.
 #pragma once
 
 #include <bit>
@@ -17,17 +18,16 @@
 
 namespace foretoken {
 
-using UnitKernel = void (*)(const Unpacked& weights, int blocks, const Rows& rows, int above, int unit, Prefetch prefetch, Floats* results);
-
 // Add `blocks` blocks of weights times R rows from `above` on; FETCHING: use `prefetch`.
 template <int R, int GROUP, int GROUPS, bool MINIMUMS, Codes CODES, bool FETCHING>
-void multiply_unit(const Unpacked& weights, int blocks, const Rows& rows, int above, int unit, Prefetch prefetch, Floats* results) {
+void multiply_unit(const uint8_t*, const Unpacked& weights, int blocks, const Rows& rows, int above, int unit, Prefetch prefetch, Floats* results) {
     constexpr bool WIDE = CODES == Codes::WIDE, CORRECTED = CODES == Codes::CENTRED || (WIDE && !WIDE_IS_SIGNED);
-    constexpr int BLOCK = GROUP * GROUPS;
+    constexpr bool PAIRED = MINIMUMS && GROUPS > 1;
+    constexpr int BLOCK = GROUP * GROUPS, SUMS = PAIRED ? GROUPS / 2 : GROUPS;
     const size_t first = (size_t(unit) * UNIT / BLOCK) * rows.count + above;
     const int8_t* codes = rows.codes + first * BLOCK;
     const float* steps = rows.steps + first;
-    const int32_t* sums = rows.sums + first * GROUPS;
+    const int32_t* sums = rows.sums + first * SUMS;
     const auto* quad = weights.codes;
     const Floats *scale = weights.scales, *minimum = weights.minimums;
     Floats result[R];
@@ -40,7 +40,7 @@ void multiply_unit(const Unpacked& weights, int blocks, const Rows& rows, int ab
         for (int group = 0; group < GROUPS; ++group) {
             Dots sum[R];
             FORETOKEN_UNROLL
-            for (int r = 0; r < R; ++r) sum[r] = dots(CORRECTED ? sums[r * GROUPS + group] : 0);
+            for (int r = 0; r < R; ++r) sum[r] = dots(CORRECTED ? sums[r * SUMS + group] : 0);
             FORETOKEN_UNROLL
             for (int q = 0; q < GROUP / QUAD; ++q) {
                 const Quads<WIDE> four = quads<WIDE>(*quad++);
@@ -54,24 +54,25 @@ void multiply_unit(const Unpacked& weights, int blocks, const Rows& rows, int ab
             FORETOKEN_UNROLL
             for (int r = 0; r < R; ++r) part[r] = fused(as_floats(sum[r]), *scale, part[r]);
             ++scale;
-            if constexpr (MINIMUMS) {
+            if constexpr (MINIMUMS && !PAIRED) {
                 FORETOKEN_UNROLL
-                for (int r = 0; r < R; ++r) part[r] = fused(*minimum, all(std::bit_cast<float>(sums[r * GROUPS + group])), part[r]);
+                for (int r = 0; r < R; ++r) part[r] = fused(*minimum, all(std::bit_cast<float>(sums[r])), part[r]);
                 ++minimum;
             }
         }
+        if constexpr (PAIRED) add_minimums<R, SUMS>(weights.pairs, weights.least, sums, part);
         FORETOKEN_UNROLL
         for (int r = 0; r < R; ++r) result[r] = fused(part[r], all(steps[r]), result[r]);
         codes += size_t(rows.count) * BLOCK;
         steps += rows.count;
-        sums += size_t(rows.count) * GROUPS;
+        sums += size_t(rows.count) * SUMS;
     }
     FORETOKEN_UNROLL
     for (int r = 0; r < R; ++r) results[r] = result[r];
 }
 
 template <int GROUP, int GROUPS, bool MINIMUMS, Codes CODES>
-UnitKernel kernel_for(int rows, bool fetching) {
+Kernel kernel_for(int rows, bool fetching) {
     if (rows == DOT_ROWS && !fetching) return multiply_unit<DOT_ROWS, GROUP, GROUPS, MINIMUMS, CODES, false>;
     switch (rows) {
 #define FORETOKEN_ROWS(R) \
@@ -87,7 +88,7 @@ UnitKernel kernel_for(int rows, bool fetching) {
 
 // Return the kernel of a format for at most DOT_ROWS rows. Most kernels of a prompt are not `fetching`: their weights are in the
 // cache already.
-inline UnitKernel kernel_for(const Format& format, int rows, bool fetching) {
+inline Kernel kernel_for(const Format& format, int rows, bool fetching) {
     if (format.inputs == UNIT) {
         if (format.group == 32) return format.minimums ? kernel_for<32, 8, true, Codes::UNSIGNED>(rows, fetching) : kernel_for<32, 8, false, Codes::WIDE>(rows, fetching);
         return format.minimums ? kernel_for<16, 16, true, Codes::UNSIGNED>(rows, fetching) : kernel_for<16, 16, false, Codes::CENTRED>(rows, fetching);
@@ -131,25 +132,23 @@ public:
     }
 
     void multiply(std::span<const Rows> tiles, int first, int end, float* to, int stride) const override {
+        const Direct direct = DIRECTLY && tiles.size() == 1 ? format_.direct : Direct::NO;
         Pass passes[MAX_STEP_ROWS];
-        const int count = passes_over(tiles, passes);
-        const DirectKernel direct = count == 1 ? direct_kernel_for(format_.direct, tiles[0].count) : nullptr;
-        const int steps = steps_of(direct ? format_.direct : Direct::NO);
+        const int count = passes_over(tiles, direct, passes);
+        const size_t part = unit_bytes_ / (direct == Direct::NO ? 1 : count);  // that a pass prefetches
+        const Prefetching prefetching(part, steps_of(direct));
         Unpacked unpacked;
         for (int panel = first; panel < end; ++panel) {
             Floats results[MAX_STEP_ROWS];
             for (size_t r = 0; r < tiles.size() * ROWS; ++r) results[r] = Floats{};
             for (int unit = 0; unit < units_; ++unit) {
-                Prefetch prefetch = Prefetch::in_steps(at(panel, unit) + PREFETCH_DISTANCE, unit_bytes_, steps);
-                if (direct) {
-                    direct(at(panel, unit), rest_of(panel, unit), blocks_of(unit), tiles[0], 0, unit, prefetch, results);
-                    continue;
-                }
-                unpack(panel, unit, unpacked);
-                for (int number = 0; number < count; ++number) {
-                    const Pass& pass = passes[number];
-                    pass.kernel(unpacked, inputs_of(unit) / format_.row_block(), tiles[pass.tile], pass.above, unit, prefetch, results + pass.tile * ROWS + pass.above);
-                    prefetch = {at(panel, unit), 0};  // fetched by the first pass
+                const uint8_t* from = at(panel, unit);
+                if (direct == Direct::NO) unpack(panel, unit, unpacked);
+                size_t fetched = 0;
+                for (const Pass& pass : std::span(passes, count)) {
+                    const Prefetch prefetch = fetched < unit_bytes_ ? prefetching.begin(from + PREFETCH_DISTANCE + fetched) : Prefetch{from, 0};
+                    pass.kernel(from, unpacked, inputs_of(unit) / format_.row_block(), tiles[pass.tile], pass.above, unit, prefetch, results + pass.tile * ROWS + pass.above);
+                    fetched += part;
                 }
             }
             const int n = panel * LANES;
@@ -203,26 +202,34 @@ private:
             for (int k = 0; k < QUAD; ++k) {
                 const Floats code = is_signed ? unpacking::signed_byte(four, k) : unpacking::byte(four, k);
                 Floats value = scale * (code - centre);
-                if (format_.minimums) value += unpacked.minimums[group];
+                if (format_.minimums) value += minimum_of(unpacked, group);
                 *to++ = value * factor;
             }
         }
         return width;
     }
 
+    Floats minimum_of(const Unpacked& unpacked, int group) const {
+        if (!format_.paired()) return unpacked.minimums[group];
+        const Ints pair = unpacked.pairs[group / 4 * 2 + group % 2];
+        return unpacked.least * __builtin_convertvector(group & 2 ? pair >> 16 : pair & 0xffff, Floats);
+    }
+
     // The rows of a tile, from `above` on, that one call of a kernel multiplies.
     struct Pass {
-        UnitKernel kernel;
+        Kernel kernel;
         int tile, above;
     };
 
     // Divide the rows of all tiles into passes; return their number.
-    int passes_over(std::span<const Rows> tiles, Pass* to) const {
+    int passes_over(std::span<const Rows> tiles, Direct direct, Pass* to) const {
         int count = 0;
         for (size_t tile = 0; tile < tiles.size(); ++tile) {
             const int rows = tiles[tile].count, passes = (rows + DOT_ROWS - 1) / DOT_ROWS, size = (rows + passes - 1) / passes;
-            for (int above = 0; above < rows; above += size, ++count)
-                to[count] = {kernel_for(format_, std::min(size, rows - above), count == 0), int(tile), above};
+            for (int above = 0; above < rows; above += size, ++count) {
+                const int some = std::min(size, rows - above);
+                to[count] = {direct == Direct::NO ? kernel_for(format_, some, count == 0) : direct_kernel_for(direct, some), int(tile), above};
+            }
         }
         return count;
     }

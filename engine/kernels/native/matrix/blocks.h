@@ -168,12 +168,12 @@ struct Q2_K {
     static void unpack(Words words, const uint8_t*, const Target& to) {
         FORETOKEN_UNROLL
         for (int i = 0; i < 64; ++i) to.put(i, words[4 + i / 32 * 8 + i % 8] >> (i / 8 % 4 * 2) & 0x03030303);
-        const Floats scale = widen_halves(words[20] & 0xffff), minimum = -widen_halves(words[20] >> 16);
+        const Floats scale = widen_halves(words[20] & 0xffff);
         FORETOKEN_UNROLL
-        for (int g = 0; g < 16; ++g) {
-            to.scales[g] = scale * byte(words[g / 4] & LOW, g % 4);
-            to.minimums[g] = minimum * byte(words[g / 4] >> 4 & LOW, g % 4);
-        }
+        for (int g = 0; g < 16; ++g) to.scales[g] = scale * byte(words[g / 4] & LOW, g % 4);
+        FORETOKEN_UNROLL
+        for (int pair = 0; pair < 8; ++pair) to.pairs[pair] = pair_of(words[pair / 2] >> 4 & LOW, pair % 2);
+        *to.least = -widen_halves(words[20] >> 16);
     }
 };
 
@@ -204,7 +204,7 @@ struct SixBits {
           scales{words[1] & 0x3f3f3f3f, (words[3] & LOW) | (words[1] >> 2 & 0x30303030)},
           minimums{words[2] & 0x3f3f3f3f, (words[3] >> 4 & LOW) | (words[2] >> 2 & 0x30303030)} {}
     Floats scale(int group) const { return factor * byte(scales[group / 4], group % 4); }
-    Floats minimum(int group) const { return least * byte(minimums[group / 4], group % 4); }
+    Ints pair(int index) const { return pair_of(minimums[index / 2], index % 2); }
 
     const Floats factor, least;
     const Unsigned scales[2], minimums[2];
@@ -237,10 +237,10 @@ struct Nibbles_K {
         }
         const SixBits factors(words);
         FORETOKEN_UNROLL
-        for (int g = 0; g < 8; ++g) {
-            to.scales[g] = factors.scale(g);
-            to.minimums[g] = factors.minimum(g);
-        }
+        for (int g = 0; g < 8; ++g) to.scales[g] = factors.scale(g);
+        FORETOKEN_UNROLL
+        for (int pair = 0; pair < 4; ++pair) to.pairs[pair] = factors.pair(pair);
+        *to.least = factors.least;
     }
 };
 using Q4_K = Nibbles_K<false>;
@@ -248,6 +248,7 @@ using Q5_K = Nibbles_K<true>;
 
 struct Q6_K {
     static constexpr Direct DIRECT = Direct::SIX_K;
+    static constexpr int WORDS = 52;
 
     // Return quad `i` of eight of a quarter of a half of a block.
     template <int QUARTER>
@@ -279,7 +280,7 @@ struct IQ4_XS {
         const Floats scale = widen_halves(first & 0xffff);
         FORETOKEN_UNROLL
         for (int g = 0; g < 8; ++g) {
-            nibbles({words.from + (2 + 4 * g) * sizeof first}, {to.codes + 8 * g, nullptr, nullptr},
+            nibbles({words.from + (2 + 4 * g) * sizeof first}, {.codes = to.codes + 8 * g},
                     [](Unsigned codes, int) { return lookup(IQ4_CODE, codes) ^ FLIPPED; });
             const Unsigned both = (low >> (4 * g) & 15) | (first >> (16 + 2 * g) & 3) << 4;
             to.scales[g] = scale * (number(both) - all(32.0f));
@@ -292,7 +293,7 @@ void unpack(const uint8_t* words, const uint8_t* rest, int blocks, Unpacked& to)
     for (int block = 0; block < blocks; ++block) {
         const int group = block * INPUTS / GROUP;
         Kind::unpack({words + size_t(block) * WORDS * sizeof(Unsigned)}, rest + size_t(block) * REST * LANES,
-                     {to.codes + block * INPUTS / QUAD, to.scales + group, to.minimums + group});
+                     {to.codes + block * INPUTS / QUAD, to.scales + group, to.minimums + block, to.pairs, &to.least});
     }
 }
 
@@ -323,7 +324,7 @@ constexpr Format FORMATS[] = {
     unpacking::format<unpacking::Q3_K, 256, 110, 27, 0, 2, 108, 16>(false, Codes::CENTRED, 4),
     unpacking::format<unpacking::Q4_K, 256, 144, 36, 0, 0, 0, 32>(true, Codes::UNSIGNED, 0),
     unpacking::format<unpacking::Q5_K, 256, 176, 44, 0, 0, 0, 32>(true, Codes::UNSIGNED, 0),
-    unpacking::format<unpacking::Q6_K, 256, 210, 52, 0, 2, 208, 16>(false, Codes::CENTRED, 32),
+    unpacking::format<unpacking::Q6_K, 256, 210, unpacking::Q6_K::WORDS, 0, 2, 208, 16>(false, Codes::CENTRED, 32),
     unpacking::format<unpacking::IQ4_NL, 32, 18, 4, 2, 2, 0, 32>(false, Codes::WIDE, 128),
     unpacking::format<unpacking::IQ4_XS, 256, 136, 34, 0, 0, 0, 32>(false, Codes::WIDE, 128),
     unpacking::format<unpacking::MXFP4, 32, 17, 4, 1, 1, 0, 32>(false, Codes::CENTRED, 12),

@@ -1,7 +1,8 @@
-// Multiply blocks by a few rows as they are read: for few rows, writing codes to a buffer and reading them again takes longer than
-// multiplying. Sums are added in the order of multiply_unit, so rows have the same bits.
+// Multiply blocks by a tile of rows as they are read: a store takes longer than a dot product, so codes are unpacked to a buffer
+// only for several tiles. Sums are added in the order of multiply_unit, so rows have the same bits.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -22,16 +23,35 @@ inline void fetch(const uint8_t* from) { __builtin_prefetch(from, 0, 2); }
 struct Prefetch {
     const uint8_t* from;
     int bytes;
-
-    // Those of a unit of `size` bytes in so many steps; what is too much for them is fetched now.
-    static Prefetch in_steps(const uint8_t* from, size_t size, int steps) {
-        for (; size > size_t(steps) * LINE; size -= LINE, from += LINE) fetch(from);
-        return {from, int(size / steps)};
-    }
 };
 
-// Add the unit in `words` and `rest` times R rows from `above` on.
-using DirectKernel = void (*)(const uint8_t* words, const uint8_t* rest, int blocks, const Rows& rows, int above, int unit, Prefetch prefetch, Floats* results);
+// How `size` bytes are fetched in so many steps: what is too much for them is fetched first.
+struct Prefetching {
+    Prefetching(size_t size, int steps) : first(std::max(0, int(size) - steps * LINE) / LINE * LINE), bytes((int(size) - first) / steps) {}
+    Prefetch begin(const uint8_t* from) const {
+        for (int line = 0; line < first; line += LINE) fetch(from + line);
+        return {from + first, bytes};
+    }
+    const int first, bytes;
+};
+
+// Add `blocks` blocks of a unit times some rows from `above` on. The unit is in `from`, or in `unpacked`.
+using Kernel = void (*)(const uint8_t* from, const Unpacked& unpacked, int blocks, const Rows& rows, int above, int unit, Prefetch prefetch, Floats* results);
+
+// Add a block's minimums times R rows. The products are integers: half as many multiplications as with floats.
+template <int R, int PAIRS>
+inline void add_minimums(const Ints* pairs, Floats least, const int32_t* sums, Floats* part) {
+    Ints sum[R];
+    FORETOKEN_UNROLL
+    for (int r = 0; r < R; ++r) sum[r] = Ints{};
+    FORETOKEN_UNROLL
+    for (int pair = 0; pair < PAIRS; ++pair)
+        FORETOKEN_UNROLL
+        for (int r = 0; r < R; ++r) sum[r] = dot_pairs(sum[r], pairs[pair], sums[r * PAIRS + pair]);
+    FORETOKEN_UNROLL
+    for (int r = 0; r < R; ++r) part[r] = fused(__builtin_convertvector(sum[r], Floats), least, part[r]);
+}
+
 // Return how often the kernel of a format fetches in a unit.
 constexpr int steps_of(Direct direct) {
     const bool paired = direct == Direct::NIBBLES_K || direct == Direct::FIFTHS_K || direct == Direct::FP4;
@@ -40,12 +60,11 @@ constexpr int steps_of(Direct direct) {
 
 // Q4_K and Q5_K.
 template <bool FIFTH, int R>
-void multiply_nibbles_k(const uint8_t* from, const uint8_t*, int, const Rows& rows, int above, int unit, Prefetch prefetch, Floats* results) {
+void multiply_nibbles_k(const uint8_t* from, const Unpacked&, int, const Rows& rows, int above, int unit, Prefetch prefetch, Floats* results) {
     const unpacking::Words words{from};
     const unpacking::SixBits factors(words);
     const size_t first = size_t(unit) * rows.count + above;
     const int8_t* codes = rows.codes + first * UNIT;
-    const int32_t* sums = rows.sums + first * 8;
     Floats part[R];
     FORETOKEN_UNROLL
     for (int r = 0; r < R; ++r) part[r] = Floats{};
@@ -66,15 +85,13 @@ void multiply_nibbles_k(const uint8_t* from, const uint8_t*, int, const Rows& ro
         }
         FORETOKEN_UNROLL
         for (int upper = 0; upper < 2; ++upper) {
-            const int group = 2 * pair + upper;
-            const Floats scale = factors.scale(group), minimum = factors.minimum(group);
+            const Floats scale = factors.scale(2 * pair + upper);
             FORETOKEN_UNROLL
-            for (int r = 0; r < R; ++r) {
-                part[r] = fused(as_floats(sum[upper][r]), scale, part[r]);
-                part[r] = fused(minimum, all(std::bit_cast<float>(sums[r * 8 + group])), part[r]);
-            }
+            for (int r = 0; r < R; ++r) part[r] = fused(as_floats(sum[upper][r]), scale, part[r]);
         }
     }
+    const Ints pairs[] = {factors.pair(0), factors.pair(1), factors.pair(2), factors.pair(3)};
+    add_minimums<R, 4>(pairs, factors.least, rows.sums + first * 4, part);
     FORETOKEN_UNROLL
     for (int r = 0; r < R; ++r) results[r] = fused(part[r], all(rows.steps[first + r]), results[r]);
 }
@@ -103,9 +120,9 @@ inline void multiply_quarter(unpacking::Words words, const Floats& factor, const
 }
 
 template <int R>
-void multiply_six_k(const uint8_t* from, const uint8_t* rest, int, const Rows& rows, int above, int unit, Prefetch prefetch, Floats* results) {
+void multiply_six_k(const uint8_t* from, const Unpacked&, int, const Rows& rows, int above, int unit, Prefetch prefetch, Floats* results) {
     const unpacking::Words words{from};
-    const Floats factor = unpacking::half(rest);
+    const Floats factor = unpacking::half(from + unpacking::Q6_K::WORDS * sizeof(Unsigned));
     const size_t first = size_t(unit) * rows.count + above;
     const int8_t* codes = rows.codes + first * UNIT;
     const int32_t* sums = rows.sums + first * 16;
@@ -124,8 +141,9 @@ void multiply_six_k(const uint8_t* from, const uint8_t* rest, int, const Rows& r
 
 // Blocks of 32 with a scale of their own: MXFP4 or, with BYTES, Q8_0.
 template <bool BYTES, int R>
-void multiply_blocks(const uint8_t* from, const uint8_t* rest, int blocks, const Rows& rows, int above, int unit, Prefetch prefetch, Floats* results) {
+void multiply_blocks(const uint8_t* from, const Unpacked&, int blocks, const Rows& rows, int above, int unit, Prefetch prefetch, Floats* results) {
     constexpr int WORDS = BYTES ? 8 : 4;
+    const uint8_t* rest = from + size_t(blocks) * WORDS * sizeof(Unsigned);
     const size_t first = size_t(unit) * (UNIT / 32) * rows.count + above;
     const int8_t* codes = rows.codes + first * 32;
     Floats result[R];
@@ -164,7 +182,7 @@ void multiply_blocks(const uint8_t* from, const uint8_t* rest, int blocks, const
 }
 
 // Return the kernel of a format for so many rows; null if codes are unpacked first.
-inline DirectKernel direct_kernel_for(Direct direct, int rows) {
+inline Kernel direct_kernel_for(Direct direct, int rows) {
     switch (rows) {
 #define FORETOKEN_ROWS(R) \
     case R: \

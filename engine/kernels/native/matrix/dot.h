@@ -167,6 +167,21 @@ inline Floats as_floats(Dots sum) { return __builtin_convertvector(sum, Floats);
 
 #endif
 
+// Return `sum` plus, in each lane, the products of its two numbers of sixteen bits and the two in `numbers`.
+inline Ints dot_pairs(Ints sum, Ints pairs, int32_t numbers) {
+#if defined(__AVX512VNNI__)
+    return (Ints)_mm512_dpwssd_epi32((__m512i)sum, (__m512i)pairs, _mm512_set1_epi32(numbers));
+#elif defined(__AVX2__)
+    __m256i half[2];
+    std::memcpy(half, &pairs, sizeof half);
+    for (auto& part : half) part = _mm256_madd_epi16(part, _mm256_set1_epi32(numbers));
+    std::memcpy(&pairs, half, sizeof half);
+    return sum + pairs;
+#else
+    return sum + (pairs << 16 >> 16) * all(int32_t(int16_t(numbers))) + (pairs >> 16) * all(numbers >> 16);
+#endif
+}
+
 // The same of codes in a register.
 template <bool WIDE>
 inline Quads<WIDE> quads(Unsigned codes) {

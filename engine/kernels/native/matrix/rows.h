@@ -36,7 +36,7 @@ struct Rows {
     const float* scales;   // [count], of the bytes
     const int8_t* codes;   // [inputs / block][count][block]
     const float* steps;    // [inputs / block][count], the scales of the codes
-    const int32_t* sums;   // [inputs / block][count][block / group], of the codes; see Blocks::group_sums
+    const int32_t* sums;   // [inputs / block][count][Format::sums()], of the codes; see Blocks::group_sums
 };
 
 // The largest absolute value of `count` numbers, a multiple of sixteen.
@@ -99,15 +99,21 @@ private:
                 }
         }
 
-        // Write each group's sum of codes to `to`: a float if the format has minimums, else the correction for its centre.
+        // Write each group's sum of codes to `to`: a float if a block's minimum is one, two of sixteen bits if minimums are paired,
+        // else the correction for the centre.
         const int32_t* group_sums(const Format& format, int count, std::vector<int32_t>& to) const {
             const int together = format.group / LANES;
             if (to.size() < sums.size()) to.resize(sums.size());  // once
-            for (int group = 0; group < count / together; ++group) {
-                int32_t sum = sums[group * together];
-                if (together == 2) sum += sums[group * 2 + 1];
-                to[group] = format.minimums ? std::bit_cast<int32_t>(float(sum)) : -format.centre * sum;
-            }
+            const int groups = count / together;
+            const auto sum = [&](int group) { return together == 2 ? sums[2 * group] + sums[2 * group + 1] : sums[group]; };
+            if (format.paired())
+                for (int pair = 0; pair < groups / 2; ++pair) {
+                    const int group = pair / 2 * 4 + pair % 2;
+                    to[pair] = (sum(group) & 0xffff) | sum(group + 2) << 16;
+                }
+            else
+                for (int group = 0; group < groups; ++group)
+                    to[group] = format.minimums ? std::bit_cast<int32_t>(float(sum(group))) : -format.centre * sum(group);
             return to.data();
         }
 

@@ -30,7 +30,9 @@ constexpr bool DIRECTLY = DOT_ROWS == 8;
 struct Unpacked {
     alignas(64) uint8_t codes[UNIT / QUAD][LANES * QUAD];  // of four inputs: [16][4]
     Floats scales[UNIT / 16];                              // of each group
-    Floats minimums[UNIT / 16];
+    Floats minimums[UNIT / 32];                            // of blocks of 32
+    Ints pairs[UNIT / 32];                                 // of larger blocks: see pair_of
+    Floats least;                                          // which multiplies these
 };
 
 // The layout of a block format, and how to unpack it.
@@ -49,8 +51,11 @@ struct Format {
     std::vector<uint32_t>* grid = nullptr;                          // see unpacking::grid
     Direct direct = Direct::NO;
 
+    // Whether minimums are integers, with a factor for the block.
+    constexpr bool paired() const { return minimums && inputs == UNIT; }
     // Inputs of a row that are rounded to bytes with one scale.
     constexpr int row_block() const { return inputs == UNIT ? UNIT : 32; }
+    constexpr int sums() const { return row_block() / group / (paired() ? 2 : 1); }
 };
 
 namespace unpacking {
@@ -74,6 +79,8 @@ inline void put_word(Unsigned word, uint8_t* words, int index) { std::memcpy(wor
 struct Target {
     uint8_t (*codes)[LANES * QUAD];
     Floats *scales, *minimums;
+    Ints* pairs;
+    Floats* least;
     void put(int quad, Unsigned four) const { std::memcpy(codes[quad], &four, sizeof four); }
 };
 
@@ -83,6 +90,9 @@ inline Floats signed_byte(Unsigned word, int index) {
     return __builtin_convertvector(std::bit_cast<Ints>(word << (24 - 8 * index)) >> 24, Floats);
 }
 inline Floats half(const uint8_t* rest) { return widen_halves(reinterpret_cast<const uint16_t*>(rest)); }
+
+// The minimums of four groups, a byte each, lie in two words of two: 0 and 2, then 1 and 3. So do the sums of the rows' codes.
+inline Ints pair_of(Unsigned four, int odd) { return std::bit_cast<Ints>(four >> (8 * odd) & 0x00ff00ff); }
 
 // Reorder 32 bits, so that the bit of input 4 q + b is bit 8 b + q.
 inline Unsigned by_quads(Unsigned bits) {
