@@ -51,7 +51,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("FORETOKEN_SERVER_KEYS", str(tmp_path / "keys"))
     monkeypatch.delenv("FORETOKEN_SERVER_KEY", raising=False)
     monkeypatch.setattr(errors, "BACKOFF_S", 0.001)
-    monkeypatch.setattr("engine.remote.connection.SILENCE_S", 0.5)
+    monkeypatch.setattr("engine.remote.connection.SILENCE_S", 1.0)
     return tmp_path
 
 

@@ -294,7 +294,7 @@ def test_the_browser_opens_when_the_address_answers(
         main.when_up(runtime, listener, settings)  # type: ignore[arg-type]
         for thread in main.threading.enumerate():
             if thread.name == "browser":
-                thread.join(timeout=5)
+                thread.join(timeout=60)
     assert calls == ([listener.url] if opened else [])
     assert asked == [LoadRequest(target="pip")]
     assert looked.wait(5 if settings.pages else 0) == settings.pages

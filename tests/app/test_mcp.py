@@ -279,10 +279,8 @@ def test_a_program_lists_its_tools_and_runs_them_side_by_side(servers: McpServer
     (state,) = servers.states()
     assert state.phase == "ready"
     assert {"add", "slow"} <= {each.name for each in state.tools}
-    begun = time.monotonic()
-    both = [servers.call("t", "slow", {"seconds": 0.5}) for _ in range(4)]
-    assert [each.result(30).text for each in both] == ["at last"] * 4
-    assert time.monotonic() - begun < 1.5
+    both = [servers.call("t", "meet", {"guests": 4}) for _ in range(4)]
+    assert [each.result(30).text for each in both] == ["all here"] * 4
     assert call(servers, "add", a=2, b=3) == CallResult("5")
     assert call(servers, "environment", name="SECRET").text == "s"
     assert call(servers, "environment", name="OMP_NUM_THREADS").text == "(not set)"
@@ -298,11 +296,9 @@ def test_a_call_that_takes_too_long_or_is_cancelled_ends_and_the_server_goes_on(
         True,
         "No result within 2 seconds, so the call was cancelled.",
     )
-    begun = time.monotonic()
     running = servers.call("t", "slow", {"seconds": 60})
     assert running.cancel()
     assert call(servers, "add", a=1, b=1) == CallResult("2")
-    assert time.monotonic() - begun < 1.5
 
 
 @pytest.mark.parametrize("tool", ["dying", "huge"])
@@ -320,11 +316,11 @@ def test_a_program_that_dies_or_sends_too_much_is_started_again(
 
 
 def test_a_program_that_hears_nothing_any_more_is_killed(
-    servers: McpServers, monkeypatch: pytest.MonkeyPatch
+    servers: McpServers, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(limits, "PING_S", 0.3)
-    running = servers.call("t", "stuck", {})
-    time.sleep(0.2)
+    running = servers.call("t", "stuck", {"begun": str(tmp_path / "begun")})
+    until((tmp_path / "begun").exists)
     running.cancel()
     until(lambda: servers.states()[0].phase == "failed")
     assert "stopped answering" in servers.states()[0].why
@@ -371,7 +367,8 @@ HOSTILE = {
 def test_a_hostile_server_fails_with_a_reason_and_leaves_no_program(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(limits, "CONNECT_S", 3.0 if kind != "silent" else 0.5)
+    if kind == "silent":
+        monkeypatch.setattr(limits, "CONNECT_S", 0.5)
     what, told = HOSTILE[kind]
     config = what
     if isinstance(what, str):
@@ -382,10 +379,8 @@ def test_a_hostile_server_fails_with_a_reason_and_leaves_no_program(
         (state,) = servers.states()
         assert state.phase == "failed"
         assert told in state.why
-        begun = time.monotonic()
         servers.start(["x"])  # not again so soon
         assert servers.starting(["x"]) == ()
-        assert time.monotonic() - begun < 0.5
     assert len(children()) == before
 
 

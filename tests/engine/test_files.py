@@ -71,12 +71,12 @@ def test_brackets_in_texts_are_no_depth() -> None:
 
 
 def test_countless_values_are_refused_before_they_are_read() -> None:
-    begun = time.monotonic()
+    begun = time.thread_time()
     with pytest.raises(ValueError, match="more than 4194304 lists and objects"):
         parse_json("[" * 20_000_000)
     with pytest.raises(ValueError, match="more than 16777216 values"):
         parse_json("[" + "1," * 20_000_000 + "1]")
-    assert time.monotonic() - begun < 5
+    assert time.thread_time() - begun < 5
 
 
 @pytest.mark.parametrize("op", ["[", "- ", "a: {", "? "])

@@ -113,7 +113,8 @@ class FakeEngine:
     ``capabilities`` are those of pairs loaded from then on; without a draft model they lack ``draft``.
     ``load_error`` is raised by every load while it is set. ``downloads`` and then ``stages`` are reported
     to a load's watcher, which may cancel in between. ``runner_up`` is the text and probability of the
-    token that is second likeliest everywhere; the script's own has the rest.
+    token that is second likeliest everywhere; the script's own has the rest. ``held`` says of a reply
+    (``replies`` counts them) and its round, both from 0, whether it waits, at most until it is cancelled.
     """
 
     def __init__(
@@ -128,6 +129,8 @@ class FakeEngine:
         """``loads``: what is loaded from the start. ``catalog``: the one by which pairs are looked up."""
         self.script, self.seconds_a_round = script, seconds_a_round
         self.seconds_to_load = 0.0
+        self.held: Callable[[int, int], bool] = lambda reply, number: False
+        self.replies = 0
         self.capabilities = capabilities
         self.load_error: Exception | None = None
         self.downloads: Iterable[DownloadProgress] = ()
@@ -299,7 +302,8 @@ class FakeEngine:
         loaded, request = self.loaded, generation.request
         if loaded is None:
             raise NotLoaded("The model was unloaded while this request waited.")
-        script = self.script(request)
+        script, reply = self.script(request), self.replies
+        self.replies += 1
         publish(
             Started(
                 loaded.target,
@@ -320,14 +324,17 @@ class FakeEngine:
         said = list(tokens[:begun])
         started = time.perf_counter()
         speculation = request.speculation
-        for emitted in recited(
+        rounds = recited(
             tokens,
             script.proposals,
             proposer=speculation.proposer,
             depth=_depth(speculation),
             seconds=self.seconds_a_round,
             begun=begun,
-        ):
+        )
+        for number, emitted in enumerate(rounds):
+            while self.held(reply, number) and not generation.cancelled:
+                time.sleep(0.005)
             if generation.cancelled:
                 break
             time.sleep(self.seconds_a_round)

@@ -9,7 +9,6 @@ from itertools import product
 from pathlib import Path
 
 import torch
-from scipy.stats import chisquare
 
 from engine.decoding.context import Context
 from engine.decoding.sampling import Sampler
@@ -20,6 +19,7 @@ from engine.request import OptionValue, Request, Speculation
 from engine.values.messages import Message
 from engine.values.sampling import AcceptanceRule, Sampling
 from tests.support.checkpoints import open_session
+from tests.support.chi_square import chi_square
 
 SUBJECTS = (
     "a little key",
@@ -221,4 +221,4 @@ def chi_square_p(tokens: list[int], p: torch.Tensor) -> float:
         wanted.append(rest)
     else:
         wanted = [value * sum(observed) / sum(wanted) for value in wanted]
-    return float(chisquare(observed, wanted).pvalue) if len(wanted) > 1 else 1.0
+    return chi_square(observed, wanted) if len(wanted) > 1 else 1.0

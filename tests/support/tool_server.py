@@ -9,11 +9,14 @@ from __future__ import annotations
 import os
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 from mcp.server.mcpserver import MCPServer
 
 server = MCPServer("tools for tests")
+came: list[int] = []
+"""Calls of ``meet`` so far."""
 
 
 @server.tool()
@@ -32,8 +35,20 @@ async def slow(seconds: float) -> str:
 
 
 @server.tool()
-async def stuck() -> str:
-    """Never answer, and hear nothing meanwhile."""
+async def meet(guests: int) -> str:
+    """Answer once so many calls are there."""
+    import anyio
+
+    came.append(guests)
+    while len(came) < guests:
+        await anyio.sleep(0.01)
+    return "all here"
+
+
+@server.tool()
+async def stuck(begun: str) -> str:
+    """Make the file ``begun``; never answer, and hear nothing meanwhile."""
+    Path(begun).touch()
     time.sleep(3600)
     return "never"
 

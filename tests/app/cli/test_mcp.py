@@ -37,7 +37,7 @@ def test_servers_are_listed_without_being_started_and_tested_by_being_started(
     listed = foretoken("mcp", "list", "--file", file)
     assert "tests.support.tool_server" in listed.out
     tested = foretoken("mcp", "test", "--file", file)
-    assert (tested.status, "t: 8 tools" in tested.out) == (0, True)
+    assert (tested.status, "t: 9 tools" in tested.out) == (0, True)
     broken = tmp_path / "broken.json"
     broken.write_text('{"mcpServers": {"b": {"command": "no-such-program"}}}', encoding="utf-8")
     tested = foretoken("mcp", "test", "--file", broken, "--json")

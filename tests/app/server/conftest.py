@@ -38,11 +38,13 @@ class Recorder:
 
     def __init__(self) -> None:
         self.traces: list[list[Event]] = []
+        self.replies: list[Generation] = []
         self._go_on = threading.Event()
         self._go_on.set()
 
     def clear(self) -> None:
         self.traces.clear()
+        self.replies.clear()
         self._go_on.set()
 
     def hold(self) -> None:
@@ -60,6 +62,7 @@ class Recorder:
             def __init__(self, *given: Any) -> None:
                 super().__init__(*given)
                 self.trace: list[Event] = []
+                recorder.replies.append(self)
                 recorder.traces.append(self.trace)
 
             def publish(self, event: Event) -> None:
@@ -96,6 +99,14 @@ class Server:
         while self.runtime.engine.busy and time.monotonic() < end:
             time.sleep(0.005)
         return not self.runtime.engine.busy
+
+
+@pytest.fixture(scope="session")
+def anthropic() -> Any:
+    """Its package, which takes two seconds to import: only where a test asks for it."""
+    import anthropic
+
+    return anthropic
 
 
 @pytest.fixture(scope="session")

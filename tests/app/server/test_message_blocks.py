@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import anthropic
 import pytest
-from anthropic import Anthropic
 
 from engine.loading.request import LoadRequest
 from engine.request import Request
@@ -18,6 +16,9 @@ from engine.values.messages import Message
 from engine.values.tools import ToolCall
 from tests.support.fake_engine import CAPABILITIES, FakeEngine, Script
 from tests.support.serving import fake_runtime, served
+
+if TYPE_CHECKING:
+    from anthropic import Anthropic
 
 HI: Any = [{"role": "user", "content": "Hi"}]
 TOOLS: Any = [{"name": "add", "input_schema": {"type": "object"}}]
@@ -43,7 +44,9 @@ def asked() -> list[Request]:
 
 
 @pytest.fixture(scope="module")
-def claude(tmp_path_factory: pytest.TempPathFactory, asked: list[Request]) -> Iterator[Anthropic]:
+def claude(
+    anthropic: Any, tmp_path_factory: pytest.TempPathFactory, asked: list[Request]
+) -> Iterator[Anthropic]:
     def script(request: Request) -> Script:
         asked.append(request)
         last = request.messages[-1].content
@@ -58,7 +61,7 @@ def claude(tmp_path_factory: pytest.TempPathFactory, asked: list[Request]) -> It
     runtime.engine.load(LoadRequest(target="pip"))
     with (
         served(runtime) as running,
-        Anthropic(base_url=running.url, api_key="x", max_retries=0) as client,
+        anthropic.Anthropic(base_url=running.url, api_key="x", max_retries=0) as client,
     ):
         yield client
 
@@ -172,7 +175,9 @@ def test_how_much_to_think(
     assert (asked[-1].thinking, asked[-1].thinking_budget) == (thinking, budget)
 
 
-def test_an_engine_that_fails_ends_a_stream_with_an_error(claude: Anthropic) -> None:
+def test_an_engine_that_fails_ends_a_stream_with_an_error(
+    anthropic: Any, claude: Anthropic
+) -> None:
     with pytest.raises(anthropic.InternalServerError, match="The kernel failed"):
         claude.messages.create(**ask("fail"))
     with (
@@ -183,7 +188,7 @@ def test_an_engine_that_fails_ends_a_stream_with_an_error(claude: Anthropic) -> 
     assert failed.value.body["error"]["type"] == "api_error"
 
 
-def test_a_model_on_a_server_counts_no_tokens(claude: Anthropic) -> None:
+def test_a_model_on_a_server_counts_no_tokens(anthropic: Any, claude: Anthropic) -> None:
     """Only the server knows them; the fake engine stands for it here."""
     with pytest.raises(anthropic.BadRequestError, match=r"model: .* which alone knows its tokens"):
         claude.messages.count_tokens(model="pip", messages=HI)

@@ -8,12 +8,10 @@ import json
 import re
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import anthropic
 import httpx
 import pytest
-from anthropic import Anthropic, AsyncAnthropic
 from openai import OpenAI
 
 from app.server.models import DEFAULT
@@ -22,6 +20,10 @@ from engine.request import Request
 from engine.values.messages import Message
 from engine.values.sampling import Sampling
 from tests.support.documents import pdf
+
+if TYPE_CHECKING:
+    from anthropic import Anthropic
+    from anthropic.types import Message as Reply
 
 HI: Any = [{"role": "user", "content": "Tell me a tale of a fox."}]
 WEATHER: Any = {
@@ -37,12 +39,12 @@ WEATHER: Any = {
 
 
 @pytest.fixture
-def claude(server) -> Iterator[Anthropic]:
-    with Anthropic(base_url=server.url, api_key="unused", max_retries=0) as client:
+def claude(anthropic: Any, server) -> Iterator[Anthropic]:
+    with anthropic.Anthropic(base_url=server.url, api_key="unused", max_retries=0) as client:
         yield client
 
 
-def text_of(message: anthropic.types.Message) -> str:
+def text_of(message: Reply) -> str:
     return "".join(block.text for block in message.content if block.type == "text")
 
 
@@ -157,7 +159,7 @@ def test_a_prefill_is_continued_and_not_repeated(server, claude: Anthropic) -> N
     ],
 )
 def test_a_prefill_is_refused_where_it_could_break_a_form(
-    server, claude: Anthropic, more: dict[str, Any]
+    anthropic: Any, server, claude: Anthropic, more: dict[str, Any]
 ) -> None:
     messages = [*HI, {"role": "assistant", "content": "{"}]
     with pytest.raises(anthropic.BadRequestError, match=r"prefill\) is not possible"):
@@ -186,7 +188,7 @@ def test_tools_are_called_answered_and_called_again(server, claude: Anthropic) -
     assert none.content[0].type == "text"
 
 
-def test_the_packages_own_loop_of_tools_runs(server, claude: Anthropic) -> None:
+def test_the_packages_own_loop_of_tools_runs(anthropic: Any, server, claude: Anthropic) -> None:
     asked = []
 
     @anthropic.beta_tool
@@ -227,9 +229,11 @@ def test_a_format_is_kept(server, claude: Anthropic) -> None:
     assert json.loads(text_of(message))["word"] in ("fox", "hen")
 
 
-def test_several_at_once_from_the_asynchronous_client(server) -> None:
+def test_several_at_once_from_the_asynchronous_client(anthropic: Any, server) -> None:
     async def ask() -> list[str]:
-        async with AsyncAnthropic(base_url=server.url, api_key="x", max_retries=0) as client:
+        async with anthropic.AsyncAnthropic(
+            base_url=server.url, api_key="x", max_retries=0
+        ) as client:
 
             async def one(seed: int) -> str:
                 async with client.messages.stream(
@@ -423,12 +427,14 @@ def test_mistakes_are_a_400_that_names_anthropics_field(
     assert re.search(said, told["error"]["message"]), answer.text
 
 
-def test_the_package_raises_its_own_errors(server, start, claude: Anthropic, empty) -> None:
+def test_the_package_raises_its_own_errors(
+    anthropic: Any, server, start, claude: Anthropic, empty
+) -> None:
     ask: Any = {"model": server.model, "max_tokens": 1, "messages": HI}
     with pytest.raises(anthropic.NotFoundError) as missing:
         claude.messages.create(**{**ask, "model": "claude-opus"})
     assert missing.value.type == "not_found_error" and missing.value.request_id
-    with Anthropic(base_url=empty.url, api_key="x", max_retries=0) as client:
+    with anthropic.Anthropic(base_url=empty.url, api_key="x", max_retries=0) as client:
         with pytest.raises(anthropic.ServiceUnavailableError) as busy:
             client.messages.create(**ask)
         assert busy.value.type == "overloaded_error"
@@ -438,14 +444,14 @@ def test_the_package_raises_its_own_errors(server, start, claude: Anthropic, emp
             client.beta.files.list()
 
 
-def test_a_key_may_be_sent_in_either_header(start) -> None:
+def test_a_key_may_be_sent_in_either_header(anthropic: Any, start) -> None:
     locked = start(key="sécret")
     for kind, value in (("x-api-key", "sécret"), ("authorization", "Bearer sécret")):
         for path in ("/v1/models", "/api/tags"):
             headers = {kind: value.encode()}
             assert httpx.get(locked.url + path, headers=headers).status_code == 200
     with (
-        Anthropic(base_url=locked.url, api_key="wrong", max_retries=0) as client,
+        anthropic.Anthropic(base_url=locked.url, api_key="wrong", max_retries=0) as client,
         pytest.raises(anthropic.AuthenticationError) as refused,
     ):
         client.messages.create(model=DEFAULT, max_tokens=1, messages=HI)

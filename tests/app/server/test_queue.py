@@ -45,7 +45,7 @@ def test_leaving_ends_the_generation_within_a_round(server, stream: bool) -> Non
             await until(lambda: has_started(server))
             reply.cancel()
             await asyncio.gather(reply, return_exceptions=True)
-        await asyncio.sleep(0.3)  # the server hears of it
+        await until(lambda: all(each.cancelled for each in server.recorder.replies))
         server.recorder.release()
         await until(lambda: not server.runtime.engine.busy)
 
@@ -88,7 +88,7 @@ def test_leaving_ends_all_choices(server) -> None:
             await until(lambda: has_started(server))
             reply.cancel()
             await asyncio.gather(reply, return_exceptions=True)
-        await asyncio.sleep(0.3)
+        await until(lambda: all(each.cancelled for each in server.recorder.replies))
         server.recorder.release()
         await until(lambda: not server.runtime.engine.busy)
 

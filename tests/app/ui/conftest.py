@@ -142,6 +142,15 @@ def only_page(
         yield found
 
 
+@pytest.fixture(autouse=True)
+def _nothing_held(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A test that failed may have left replies waiting."""
+    yield
+    engine = getattr(request.node.funcargs.get("app"), "engine", None)
+    if isinstance(engine, FakeEngine):
+        engine.held = lambda reply, number: False
+
+
 @pytest.fixture
 def same_page(app: App, only_page: tuple[object, list[str]]) -> Iterator[object]:
     """That page, an empty chat and the rounds in it, for tests that leave its settings as they were.

@@ -414,7 +414,7 @@ def test_an_edited_message_is_not_lost(page, app):
 
     app.engine.seconds_a_round = 0.1
     page.fill(".msg.user .editor", "Edited")
-    send(page, "Write 200 tokens.")
+    send(page, "Write 1000 tokens.")
     page.wait_for_selector(".msg.assistant.running")
     assert page.locator(".msg [data-action=retry]:visible").count() == 0
     page.click(".editing button[type=submit]")

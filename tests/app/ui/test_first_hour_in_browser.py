@@ -110,13 +110,13 @@ def test_a_reply_that_ends_while_it_thinks_says_that_and_what_to_do(page, app):
 
 def test_a_thought_can_be_read_while_it_is_written_and_its_marks_are_the_texts(page, app):
     says(app, f"<think>\n{THOUGHT} {'And so on. ' * 30}\n</think>\n\nBlue it is.")
-    app.engine.seconds_a_round = 0.1
+    app.engine.held = lambda reply, number: number == 12  # until it was read
     send(page, "Why?")
     head = page.locator(f"{LAST} .thought summary")
     expect(head).to_contain_text("Thinking")
     head.click()
     expect(page.locator(f"{LAST} .thought-text")).to_contain_text("And so on.")
-    app.engine.seconds_a_round = 0.0
+    app.engine.held = lambda reply, number: False
     page.wait_for_selector(DONE)
     page.hover(f"{LAST} .body > .block >> text=Blue")
     marks = page.locator(f"{LAST} .body > .block .mark")

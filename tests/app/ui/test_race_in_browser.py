@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
+from playwright.sync_api import expect
 
 from tests.app.ui.chatting import ask, go
 from tests.support.model_server import Played, playing, said, sse
@@ -52,18 +53,34 @@ def ended(page) -> None:
     page.wait_for_selector(".under-way", state="detached")
 
 
+LABELS = """() => {
+  window.labels = new Set();
+  new MutationObserver(() => {
+    const button = document.querySelector(".replays [data-transport=play]");
+    if (button) window.labels.add(button.ariaLabel);
+  }).observe(document.body, { subtree: true, childList: true, attributes: true });
+}"""
+"""Collects what the replay's button said at any time."""
+
+
 def test_five_pairs_give_a_verdict_that_can_be_repeated_and_outlive_a_reload(page, app):
-    app.engine.seconds_a_round = 0.01  # so that a run can be watched
+    first, seen = app.engine.replies, set()
+    run_1, run_10 = {"base": first + 2, "rival": first + 3}, first + 2 + 18  # behind two to warm up
+    waiting = {*run_1.values(), run_10}
+    app.engine.held = lambda reply, number: number == 3 and reply in waiting - seen
+    page.evaluate(LABELS)
     race(page, "What is it?")
     page.wait_for_selector(".under-way:has-text('Run 1 of 5')")
-    for lane in ("base", "rival"):
-        page.wait_for_selector(f"[data-lane={lane}] .body:has-text('Speculative decoding')")
-        assert float(page.inner_text(f"[data-lane={lane}] .lane-speed")) > 0
+    for lane, reply in run_1.items():
+        shown = page.locator(f"[data-lane={lane}]")
+        expect(shown.locator(".body")).to_contain_text("Speculative decoding")
+        expect(shown.locator(".lane-speed")).to_have_text(re.compile(r"[1-9]"))
+        seen.add(reply)
     ended(page)
     # The replay comes first, and plays by itself.
     panes = page.locator(".replays .replay-pane")
     assert panes.count() == 2
-    page.wait_for_selector(".replays [data-transport=play][aria-label=Pause]")
+    page.wait_for_function("window.labels.has('Pause')")
     page.wait_for_function(
         "() => document.querySelectorAll('.replays .replay-pane')[1].dataset.round !== '0'"
     )
@@ -92,6 +109,7 @@ def test_five_pairs_give_a_verdict_that_can_be_repeated_and_outlive_a_reload(pag
     assert "“What is it?”, up to 128 tokens per reply, seed" in about
     page.click("[data-act=more]")
     page.wait_for_selector(".under-way:has-text('Run 10 of 10')")
+    seen.add(run_10)
     ended(page)
     assert "of 10 runs" in page.inner_text(".verdict")
     assert statistics(page).locator(".dots .dot").count() == 10
@@ -141,11 +159,11 @@ def test_under_rejection_a_difference_is_expected_and_said(page):
 
 
 def test_a_stopped_race_keeps_its_pairs_and_goes_on(page, app):
-    app.engine.seconds_a_round = 0.02
     choose(page, "rival", method="ngram", depth="3")
+    run_2 = app.engine.replies + 4  # behind two to warm up
+    app.engine.held = lambda reply, number: reply == run_2  # until it is stopped
     race(page, "What is it?")
     page.wait_for_selector(".under-way:has-text('Run 2 of 5')")
-    app.engine.seconds_a_round = 1.0  # until it is stopped
     page.reload()  # its form turned to the chat's settings, whatever ran
     page.wait_for_selector(".under-way:has-text('Run')")
     assert page.input_value("[name=rival-method]") == "ngram"
@@ -157,6 +175,7 @@ def test_a_stopped_race_keeps_its_pairs_and_goes_on(page, app):
     ended(page)
     assert "Too early for a verdict: 1 of at least 5 runs" in page.inner_text(".verdict")
     assert "Stopped; the finished runs are kept." in page.inner_text(".race-result")
+    app.engine.seconds_a_round = 1.0
     page.click("[data-act=more]")
     page.wait_for_selector(".under-way:has-text('Run 2 of 6')")
     app.engine.seconds_a_round = 0.001

@@ -33,8 +33,11 @@ def only(page, method: str, depth: int) -> None:
 def test_a_sweep_is_mapped_kept_exported_and_outlives_a_reload(page, app):
     app.engine.seconds_a_round = 0.0005
     only(page, "draft", 4)
+    first = app.engine.replies
+    app.engine.held = lambda reply, number: reply > first  # until it was seen
     page.click(".ft-tune [data-act=start]")
     page.wait_for_selector(".ft-tune .under-way:has-text('replies')")
+    app.engine.held = lambda reply, number: False
     page.wait_for_selector(".heatmap [data-kind=chat]")
     leads = page.inner_text(".tune-result")
     assert "so far" not in leads or not re.search(r"\dx", leads), "a figure before the verdict"
@@ -87,7 +90,8 @@ def test_how_long_it_takes_is_said_before_the_start_once_a_reply_told_the_speed(
 
 
 def test_it_can_be_stopped_and_mistakes_are_told_there(page, app):
-    app.engine.seconds_a_round = 0.02
+    first = app.engine.replies
+    app.engine.held = lambda reply, number: reply > first  # until it is stopped
     only(page, "draft", 4)
     page.click(".ft-tune [data-act=start]")
     page.wait_for_selector(".ft-tune .under-way:has-text('replies')")
@@ -97,6 +101,7 @@ def test_it_can_be_stopped_and_mistakes_are_told_there(page, app):
     go(page, "tune")
     page.click(".ft-tune [data-act=stop]")
     page.wait_for_selector(".ft-tune .ft-error:has-text('Stopped before any result')")
+    app.engine.held = lambda reply, number: False
     page.locator(".ft-tune input[value=draft]").uncheck()
     page.click(".ft-tune [data-act=start]")
     page.wait_for_selector(".ft-tune .ft-error:has-text('at least one method')")

@@ -152,7 +152,7 @@ def test_what_is_built_behind_is_told_when_it_is_there(library: Library) -> None
 
     told = threading.Event()
     build.build_in_background(told.set)
-    assert told.wait(5)
+    assert told.wait(60)
 
 
 def test_a_file_that_is_no_library_is_left_aside(tmp_path: Path) -> None:

@@ -23,7 +23,6 @@ from engine.request import Request, Speculation
 from tests.support.checkpoints import write_random
 from tests.support.families import write_family
 from tests.support.gguf_files import all_in, write_gguf
-from tests.support.heads import fit_medusa
 from tests.support.loading import request_for
 from tests.support.places import PIP
 
@@ -144,10 +143,9 @@ def test_what_auto_chose_before_the_build_stays_behind_it(
 
 
 def test_heads_come_along_and_the_words_stay(
-    engine: LocalEngine, machine: Machine, library: Library, tmp_path: Path
+    engine: LocalEngine, machine: Machine, library: Library
 ) -> None:
-    head = fit_medusa(tmp_path / "medusa", PIP / "target", tokens=200)
-    engine.load(request_for(PIP / "target", heads=[head], quantization="fp32"))
+    engine.load(request_for(PIP / "target", heads=[PIP / "medusa"], quantization="fp32"))
     before = answer(engine, "medusa")
     machine.finish(library)
     assert compiled(engine)

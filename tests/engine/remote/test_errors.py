@@ -188,7 +188,7 @@ def test_a_reply_without_end_is_ended(connect: Connect, monkeypatch: pytest.Monk
 
 
 def test_silence_has_an_end(connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine.remote.connection.SILENCE_S", 0.2)
+    monkeypatch.setattr("engine.remote.connection.SILENCE_S", 1.0)
     never = threading.Event()
     engine = connect(Played(stream=[*sse(*said("Half", reason=None), done=False), never]))
     came, message = failed(engine)

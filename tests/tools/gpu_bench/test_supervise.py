@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -54,6 +53,22 @@ def options(tmp_path: Path) -> Options:
     return Options(minutes=1.0, folder=tmp_path / "out", device="cpu")
 
 
+@pytest.fixture(autouse=True)
+def _quick_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_LOOK_S", 0.02)
+
+
+def jumping(monkeypatch: pytest.MonkeyPatch, seconds: float) -> Callable[[str], None]:
+    """A clock that stands still, but for a jump of ``seconds`` when part b is said to begin."""
+    now = [0.0]
+    monkeypatch.setattr(module, "monotonic", lambda: now[0])
+
+    def say(part: str) -> None:
+        now[0] += seconds * (part == "b")
+
+    return say
+
+
 def doing(tmp_path: Path, does: str) -> module.Command:
     found = report()
     found.left_out, found.done = [], []
@@ -79,8 +94,10 @@ def doing(tmp_path: Path, does: str) -> module.Command:
 def test_a_part_that_ends_its_process_costs_no_other(
     options: Options, tmp_path: Path, does: str, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "PART_GRACE_S", 1.0)
-    found = supervise(options, command=doing(tmp_path, does))
+    monkeypatch.setattr(module, "PART_GRACE_S", 20.0)
+    hangs = does.startswith("time.sleep")
+    say = jumping(monkeypatch, 30.0) if hangs else lambda part: None
+    found = supervise(options, say, doing(tmp_path, does))
     assert found.done == ["a", "b", "c"] and found.finished
     ((part, told),) = [(one.part, one.reason) for one in found.left_out]
     assert part == "b" and told.startswith(reason)
@@ -89,17 +106,17 @@ def test_a_part_that_ends_its_process_costs_no_other(
 
 
 def test_parts_are_said_as_they_begin(options: Options, tmp_path: Path) -> None:
-    said: list[str] = []
-    supervise(options, said.append, doing(tmp_path, "time.sleep(0.6)"))
-    assert "b" in said
+    """It ends once that is said."""
+    until_said = f"while not os.path.exists({str(tmp_path / 'b')!r}): time.sleep(0.01)"
+    supervise(options, lambda part: (tmp_path / part).touch(), doing(tmp_path, until_said))
+    assert (tmp_path / "b").exists()
 
 
 def test_when_the_time_is_over_what_runs_is_ended(
     options: Options, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "GRACE_S", 0.5)
-    short = replace(options, minutes=0.01)
-    found = supervise(short, command=doing(tmp_path, "time.sleep(60)"))
+    say = jumping(monkeypatch, 60 + module.GRACE_S + 1)
+    found = supervise(options, say, doing(tmp_path, "time.sleep(60)"))
     assert not found.finished and found.done == ["a", "b"]
     assert [one.reason for one in found.left_out] == ["the time was over before it ended"]
 

@@ -196,9 +196,9 @@ def test_two_downloads_of_one_model_do_not_meet(
 
     thread = threading.Thread(target=first)
     thread.start()
-    begun.wait(10)
+    assert begun.wait(60)
     try:
         assert "already being downloaded" in failure(models)
     finally:
         stop.set()
-        thread.join(10)
+        thread.join(60)

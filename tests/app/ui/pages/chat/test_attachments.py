@@ -111,7 +111,7 @@ def test_half_a_file_keeps_no_whole_one_waiting_and_is_given_up(
     app: FastAPI, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two took both places for two minutes; so did those that sent a byte now and then."""
-    monkeypatch.setattr(receiving, "_SILENCE_S", 0.5)
+    monkeypatch.setattr(receiving, "_SILENCE_S", 2.0)
 
     async def all_at_once() -> tuple[dict, list[dict]]:
         slow = [[b"half"], [b"half"], itertools.repeat(b"x")]

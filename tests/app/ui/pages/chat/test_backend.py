@@ -218,7 +218,7 @@ def test_a_chat_answers_one_message_at_a_time(backend):
         backend.reply({"action": "send", "text": "Hi", "chat": first["chat"]}, Settings())
     assert backend.boot({"chat": first["chat"]})["chat"]["running"]["run"] == writing.run
     assert backend.stop({"run": writing.run})
-    assert writing.done.wait(5)
+    assert writing.done.wait(20)
     assert backend.chats.shown(first["chat"])["messages"][-1]["status"] == "cancelled"
 
 
@@ -278,7 +278,7 @@ def test_a_reply_that_does_not_stop_is_not_shown_in_the_chat_that_was_cleared(ba
     assert not writing.done.is_set()
     assert (cleared["chat"]["messages"], cleared["chat"]["running"]) == ([], None)
     writing.stop()
-    assert writing.done.wait(5)
+    assert writing.done.wait(20)
 
 
 def test_rounds_of_a_kept_reply_add_up(backend):
