@@ -26,6 +26,7 @@ from app.cli.text.output import progress, table
 from app.main import DEFAULT_PAIR
 from engine.api import LoadRequest
 from engine.backends.native import build
+from engine.bench.read_bandwidth import Memory
 from engine.bench.verify_cost import step_times
 from engine.drafting.controllers.warm_up import ROWS
 from engine.kernels.formats import nf4
@@ -38,7 +39,6 @@ from tools.running import run_command
 
 SHAPES = ((1024, 256), (8192, 2048), (2048, 8192))
 """(n, k): outputs and inputs, of the embedded model and of a 1 B model's largest products."""
-BANDWIDTH_BYTES = 256_000_000
 WARM_UP = 2
 
 
@@ -107,20 +107,6 @@ def kernels(*, native_step: bool = True, threads: int | None = None) -> dict[str
             size = KERNELS[name].bytes_per_weight
             known[f"compiled {name}"] = Kernel(make, size, torch.float32)
     return known
-
-
-class Memory:
-    """A buffer larger than any cache: read to find the bandwidth, and to push weights out."""
-
-    def __init__(self, count: int = BANDWIDTH_BYTES) -> None:
-        self.buffer = torch.ones(count // 4)
-
-    def read(self) -> None:
-        self.buffer.sum()
-
-    def bandwidth(self, repeats: int) -> float:
-        """GB/s of reading, the median."""
-        return self.buffer.nbytes / _median_s(self.read, repeats) / 1e9
 
 
 def run(

@@ -116,6 +116,16 @@ LlamaCppOption = Annotated[
     Path | None,
     typer.Option(envvar="FORETOKEN_LLAMA_CPP", help="Folder of a llama.cpp build, to compare."),
 ]
+IkLlamaCppOption = Annotated[
+    Path | None,
+    typer.Option(
+        envvar="FORETOKEN_IK_LLAMA_CPP", help="Folder of an ik_llama.cpp build, to compare."
+    ),
+]
+MistralRsOption = Annotated[
+    Path | None,
+    typer.Option(envvar="FORETOKEN_MISTRALRS", help="Virtual environment with mistral.rs."),
+]
 OpenVinoOption = Annotated[
     Path | None,
     typer.Option(envvar="FORETOKEN_OPENVINO", help="Virtual environment with OpenVINO GenAI."),

@@ -1,7 +1,8 @@
 """A stand-in for llama-server and vLLM that answers as they are documented to.
 
 Run as a program. What it says comes from the environment: FAKE_TOKENS is a JSON list of ids, and
-FAKE_DRAFTED the one that it says where it has a draft model.
+FAKE_DRAFTED the one that it says where it has a draft model. With FAKE_IK it is ik_llama.cpp's, whose
+replies have text and no tokens.
 """
 
 from __future__ import annotations
@@ -12,7 +13,10 @@ import sys
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
+IK = "FAKE_IK" in os.environ
 HELP = "--spec-type none,draft-simple,ngram-simple --spec-draft-n-max N"
+if IK:
+    HELP = "--spec-type SPEC[:k=v,...]"
 TOKENS = json.loads(
     os.environ.get("FAKE_DRAFTED" if "--model-draft" in sys.argv else "FAKE_TOKENS")
     or "[5, 6, 7, 1]"
@@ -31,6 +35,8 @@ class Answers(BaseHTTPRequestHandler):
             self._send(500, {"error": {"code": 500, "message": "no room in the context"}})
         elif self.path == "/completion":
             self._complete(body)
+        elif self.path == "/tokenize":
+            self._send(200, {"tokens": [int(token) for token in body["content"].split()]})
         else:
             self._stream(body)
 
@@ -46,7 +52,8 @@ class Answers(BaseHTTPRequestHandler):
             "predicted_n": len(tokens),
             "predicted_ms": 100.0,
         }
-        self._send(200, {"content": "", "tokens": tokens, "timings": timings})
+        said = {"content": " ".join(map(str, tokens[:-1]))} if IK else {"tokens": tokens}
+        self._send(200, {**said, "timings": timings})
 
     def _stream(self, body: dict[str, Any]) -> None:
         assert body["return_token_ids"] and body["stream"]

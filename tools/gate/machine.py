@@ -9,9 +9,9 @@ from time import perf_counter
 import psutil
 import torch
 
+from engine.bench.read_bandwidth import Memory
 from engine.machine import processor, threads
 from tools.gate.figures import Limit, Machine
-from tools.kernels import Memory
 
 _SIDE = 1024
 _REPEATS = 7

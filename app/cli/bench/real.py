@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 def real(
     pair: options.PairOption,
     llama_cpp: options.LlamaCppOption = None,
+    ik_llama_cpp: options.IkLlamaCppOption = None,
+    mistralrs: options.MistralRsOption = None,
     openvino: options.OpenVinoOption = None,
     openvino_models: options.OpenVinoModelsOption = None,
     vllm: Annotated[
@@ -52,7 +54,7 @@ def real(
     ] = 3,
     minutes: Annotated[
         float, typer.Option(min=0, help="Start no measurement that would end later; 0 = no limit.")
-    ] = 5,
+    ] = 9,
     max_tokens: Annotated[int, typer.Option(min=4, help="Most tokens per reply.")] = 48,
     prompts_file: Annotated[
         Path | None,
@@ -84,7 +86,9 @@ def real(
     from engine.bench import prompts
     from engine.bench.real import case as cases
     from engine.bench.real import contest
+    from engine.bench.real import ik_llama_cpp as ik
     from engine.bench.real import llama_cpp as llama
+    from engine.bench.real import mistral_rs as mistral
     from engine.bench.real import openvino as genai
     from engine.bench.real import transformers as hf
     from engine.bench.real import vllm as vllm_server
@@ -118,6 +122,8 @@ def real(
     line_up = [
         Own(load, depths),
         *llama.programs(llama_cpp, case, everything=all_settings),
+        *ik.programs(ik_llama_cpp, case),
+        *mistral.programs(mistralrs, case),
         *genai.programs(openvino, openvino_models, case),
         *(vllm_server.programs(vllm, case) if vllm else []),
         *(hf.programs(case) if transformers else []),

@@ -105,6 +105,9 @@ class Running(Protocol):
     def step_times(self) -> Mapping[int, float]:
         """Return the seconds of the target's step by rows; empty if the engine does not report them."""
 
+    def reading(self) -> Reading | None:
+        """Return what a step reads, and how fast memory is read; None if it is not told."""
+
     def peak_bytes(self) -> int | None:
         """Return the peak memory so far, mapped files included; None if it is not known."""
 
@@ -138,6 +141,14 @@ class Record:
 
 
 @dataclass(frozen=True, slots=True)
+class Reading:
+    """``step_bytes``: the weights that a step reads. ``gb_s``: what a probe read in the same process."""
+
+    step_bytes: int
+    gb_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class Start:
     """One start of a program: seconds to its first token, and its peak memory."""
 
@@ -148,6 +159,7 @@ class Start:
     ready_s: float
     peak_bytes: int | None
     steps: Mapping[int, float] = field(default_factory=dict)
+    reading: Reading | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,8 +289,10 @@ class _Started:
                 records.append(Record(repeat, self.engine, running.weights, setting, place, reply))
         # Last, for what is measured beyond the replies must not count as theirs.
         peak = running.peak_bytes()
-        steps = running.step_times()
-        start = Start(repeat, self.engine, running.weights, settings, self.ready_s, peak, steps)
+        start = Start(
+            repeat, self.engine, running.weights, settings, self.ready_s, peak,
+            running.step_times(), running.reading(),
+        )  # fmt: skip
         return records, start
 
     def close(self) -> None:

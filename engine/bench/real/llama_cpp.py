@@ -77,13 +77,8 @@ def programs(
     if server is None:
         where = "It is not on the PATH." if folder is None else f"{folder} holds no {SERVER}."
         return [NotMeasured(NAME, f"{where} {_HOW}")]
-    for model in filter(None, (case.target, case.draft)):
-        if not is_gguf(model):
-            return [
-                NotMeasured(NAME, f"It reads GGUF files only, and {model} is not one. {_EXPORT}")
-            ]
     try:
-        flags = printed(server, "--help")
+        flags = flags_of(server, case)
     except PeerFailed as error:
         return [NotMeasured(NAME, str(error))]
     available = [LlamaCpp(server, setting, words) for setting, words in settings(flags, case.draft)]
@@ -91,6 +86,14 @@ def programs(
         return available
     usual = [one for one in available if one.setting.name in USUAL]
     return sorted(usual, key=lambda one: USUAL.index(one.setting.name))
+
+
+def flags_of(server: Path, case: Case) -> str:
+    """Return the help of a server that reads the case's files. Raises PeerFailed."""
+    for model in filter(None, (case.target, case.draft)):
+        if not is_gguf(model):
+            raise PeerFailed(f"It reads GGUF files only, and {model} is not one. {_EXPORT}")
+    return printed(server, "--help")
 
 
 def settings(flags: str, draft: Path | None) -> Iterator[tuple[Setting, tuple[str, ...]]]:
@@ -133,7 +136,7 @@ class LlamaCpp:
 
     @property
     def name(self) -> str:
-        return f"{NAME} {self.setting.name}"
+        return f"{self.engine} {self.setting.name}"
 
     def start(self, case: Case, log: Path) -> Running:
         words = command(self.server, case.target, case.context, case.threads, self.words)
@@ -167,7 +170,10 @@ def command(
 def complete(
     server: Server, prompt: Sequence[int], limit: int, *, ignore_eos: bool, seed: int = 1
 ) -> Reply:
-    """Continue ``prompt`` greedily, from an empty cache. Raises PeerFailed."""
+    """Continue ``prompt`` greedily, from an empty cache. Raises PeerFailed.
+
+    A server that does not return tokens (ik_llama.cpp) is asked for those of the text it wrote.
+    """
     body = {
         "prompt": list(prompt),
         "n_predict": limit,
@@ -180,7 +186,10 @@ def complete(
     }
     answer = server.post("/completion", body)
     try:
-        return _reply(answer["tokens"], answer["timings"])
+        tokens = answer.get("tokens")
+        if tokens is None:
+            tokens = server.post("/tokenize", {"content": answer["content"]})["tokens"]
+        return _reply(tokens, answer["timings"])
     except (KeyError, TypeError, ValueError) as error:
         raise PeerFailed(
             f"llama-server answered without tokens or timings: {what_failed(error)}. Use a version "

@@ -6,18 +6,22 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, replace
+from math import prod
 from pathlib import Path
 from typing import Any
 
 from engine.api import Capabilities, LoadRequest
 from engine.bench.answering import isolated_options
+from engine.bench.read_bandwidth import read_bandwidth
 from engine.bench.real.child import Answer, serve
 from engine.bench.real.contest import Case, Method, Running, Setting
 from engine.bench.real.worker import Worker
 from engine.bench.verify_cost import step_times
 from engine.kernels.formats import AS_STORED
 from engine.local.engine import LocalEngine
+from engine.machine import threads
 from engine.models.checkpoints.checkpoint import inspect
+from engine.models.tensor_shapes import Names
 from engine.reply import ReplyState
 from engine.request import PLAIN, Request, Speculation
 from engine.values.sampling import Sampling
@@ -70,6 +74,7 @@ class _Answers:
 
     def __init__(self, load: LoadRequest, depths: Sequence[int], ignore_eos: bool) -> None:
         self.engine = LocalEngine()
+        self.threads = load.threads or threads.default()
         self.loaded = self.engine.load(load)
         self.ignore_eos = ignore_eos
         self.settings = settings(self.loaded.capabilities, depths)
@@ -79,6 +84,8 @@ class _Answers:
         if request.get("steps"):
             times = self.engine.measure(lambda model: step_times(model, repeats=_STEPS))
             return {str(rows): seconds for rows, seconds in times.items()}
+        if request.get("reading"):
+            return self._reading()
         proposer, depth = self._by_name[request["setting"]]
         own_request = Request(
             token_ids=tuple(request["prompt"]),
@@ -102,6 +109,20 @@ class _Answers:
             "accepted": statistics.accepted,
             "rounds": statistics.rounds,
             "draft_s": statistics.draft_s,
+        }
+
+    def _reading(self) -> dict[str, Any]:
+        """Return the fields of ``contest.Reading``; none for weights that are converted."""
+        if self.loaded.quantization != AS_STORED:
+            return {}
+        checkpoint = inspect(Path(self.loaded.target_id))
+        share = 1.0
+        if not checkpoint.repeats_embedding:  # of which a step reads a row
+            table = checkpoint.tensors[Names.among(checkpoint.tensors).embedding]
+            share -= prod(table.shape) / checkpoint.parameters
+        return {
+            "step_bytes": round(checkpoint.bytes * share),
+            "gb_s": read_bandwidth(self.threads),
         }
 
 

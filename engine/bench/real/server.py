@@ -103,6 +103,9 @@ class ServedEngine:
     def step_times(self) -> Mapping[int, float]:
         return {}
 
+    def reading(self) -> None:
+        return None
+
     def peak_bytes(self) -> int | None:
         return peak_bytes(self.server.process)
 

@@ -159,7 +159,7 @@ class Pair:
             self.settings[f"prompt lookup, {count}"] = Method.LOOKUP, lookup
 
     def __call__(self, request: dict[str, Any]) -> dict[str, Any]:
-        if request.get("steps"):
+        if "prompt" not in request:
             return {}
         _, drafting = self.settings[request["setting"]]
         if "assistant_model" in drafting:

@@ -12,7 +12,7 @@ from typing import Any
 
 import engine
 from engine.bench.real import process
-from engine.bench.real.contest import Method, Reply, Setting
+from engine.bench.real.contest import Method, Reading, Reply, Setting
 from engine.errors import PeerFailed
 from engine.files import parse_json
 
@@ -25,15 +25,20 @@ class Worker:
     """See ``Running``. It is ready once it is made. Its first line says ``weights`` and ``settings``."""
 
     def __init__(
-        self, name: str, command: Sequence[str], log: Path, checkout: Path | None = None
+        self,
+        name: str,
+        command: Sequence[str],
+        log: Path,
+        checkout: Path | None = None,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
-        """``checkout``: the folder of another version, whose code runs instead. Raises
-        PeerFailed with the end of ``log`` if it does not get ready."""
+        """``checkout``: the folder of another version, whose code runs instead. ``environment`` is added
+        to this process's. Raises PeerFailed with the end of ``log`` if it does not get ready."""
         self.name, self.log = name, log
         root = str(checkout or ROOT)
         path = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
-        environment = {"PYTHONPATH": path, "HF_HUB_OFFLINE": "1"}
-        self.process = process.launch(name, command, log, environment, piped=True, folder=checkout)
+        added = {"PYTHONPATH": path, "HF_HUB_OFFLINE": "1", **(environment or {})}
+        self.process = process.launch(name, command, log, added, piped=True, folder=checkout)
         try:
             ready = self._read()
             self.weights = str(ready["weights"])
@@ -50,6 +55,10 @@ class Worker:
 
     def step_times(self) -> Mapping[int, float]:
         return {int(rows): float(seconds) for rows, seconds in self._ask({"steps": True}).items()}
+
+    def reading(self) -> Reading | None:
+        told = self._ask({"reading": True})
+        return Reading(**told) if told else None
 
     def peak_bytes(self) -> int | None:
         return process.peak_bytes(self.process)

@@ -116,7 +116,13 @@ class Report:
         costs = self.relative_costs
         verify = ", ".join(f"{rows}: {ratio:.2f}" for rows, ratio in costs.verify.items())
         draft = "" if costs.draft is None else f" T_draft / T_verify(1): {costs.draft:.2f}."
-        return f"T_verify(1) {costs.verify_ms:.1f} ms; T_verify(M) / T_verify(1) {verify}.{draft}"
+        read = ""
+        if costs.step_gb_s is not None and costs.read_gb_s is not None:
+            read = (
+                f" One row reads its weights at {costs.step_gb_s:.1f} GB/s; a probe beside it read "
+                f"{costs.read_gb_s:.1f} GB/s."
+            )
+        return f"T_verify(1) {costs.verify_ms:.1f} ms; T_verify(M) / T_verify(1) {verify}.{draft}{read}"
 
     def markdown(self, title: str, facts: Mapping[str, str]) -> str:
         """Return the whole report as one page."""

@@ -69,11 +69,16 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class RelativeCosts:
-    """The times of steps of M rows and of a drafted token, relative to a step of one row."""
+    """The times of steps of M rows and of a drafted token, relative to a step of one row.
+
+    ``step_gb_s``: the weights over the time of one row; ``read_gb_s``: of a probe. None if unknown.
+    """
 
     verify: dict[int, float]
     verify_ms: float
     draft: float | None
+    step_gb_s: float | None = None
+    read_gb_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,10 +156,13 @@ def relative_costs(result: Result, ours: str) -> RelativeCosts | None:
     ]
     drafted = sum(reply.drafted or 0 for reply in drafts)
     draft_s = sum(reply.draft_s or 0.0 for reply in drafts) / drafted if drafted else None
+    read = [start.reading for start in result.starts if start.engine == ours and start.reading]
     return RelativeCosts(
         verify={count: seconds / typical[1] for count, seconds in typical.items()},
         verify_ms=1e3 * typical[1],
         draft=None if draft_s is None else draft_s / typical[1],
+        step_gb_s=read[0].step_bytes / typical[1] / 1e9 if read else None,
+        read_gb_s=median(one.gb_s for one in read) if read else None,
     )
 
 

@@ -19,6 +19,7 @@ from engine.bench.real.contest import (
     Method,
     NotMeasured,
     Program,
+    Reading,
     Record,
     Reply,
     Result,
@@ -71,6 +72,9 @@ class Told:
 
     def step_times(self) -> Mapping[int, float]:
         return {1: 0.1, 4: 0.13} if self.engine == "ours" else {}
+
+    def reading(self) -> Reading | None:
+        return Reading(2_000_000_000, 25.0) if self.engine == "ours" else None
 
     def peak_bytes(self) -> int | None:
         return 1000 * self.started
@@ -132,6 +136,7 @@ def test_ratios_are_taken_within_a_repeat() -> None:
     relative_costs = summary.relative_costs(result, "ours")
     assert relative_costs is not None and relative_costs.verify[4] == pytest.approx(1.3)
     assert relative_costs.draft == pytest.approx(0.2 / 8 / 0.1)
+    assert relative_costs.step_gb_s == pytest.approx(20.0) and relative_costs.read_gb_s == 25.0
 
 
 def test_words_are_those_of_the_same_engines_plain_decoding() -> None:
