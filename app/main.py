@@ -23,7 +23,6 @@ from app.settings import endpoint
 from app.settings.endpoint import EndpointSettings
 from app.settings.load_options import LoadOptionsFile
 from app.settings.preferences import PreferencesFile, StartWith
-from app.web.gradio_stubs import without_stubs
 from app.web.listen import Certificate, Listener, holder, is_loopback, listen
 from app.web.switch import ApiSwitch, Serving
 from engine.api import LoadRequest
@@ -242,10 +241,8 @@ def create_app(runtime: Runtime, switch: ApiSwitch, settings: Settings) -> FastA
 
 def mount_pages(app: FastAPI, runtime: Runtime, switch: ApiSwitch) -> FastAPI:
     """Put the Gradio pages at the root of ``app``."""
-    with without_stubs():
-        import gradio as gr
-
     from app import ui
+    from app.web.gradio_stubs import gradio as gr
 
     pages, uploads = ui.build_ui(runtime, switch)
     # The pages send no events through Gradio's queue, which looks for them 1,000 times a second.

@@ -1,4 +1,4 @@
-"""Import Gradio without its check of type stubs for editors.
+"""Import Gradio without its check of type stubs for editors. Import this before anything of Gradio.
 
 At every import Gradio parses the file of each component's class and its stub to see whether the stub is
 up to date: 2.4 s of import instead of 1.3 s (AMD EPYC). The package comes with the stubs. It leaves out
@@ -14,7 +14,7 @@ from typing import Any
 
 
 @contextlib.contextmanager
-def without_stubs() -> Iterator[None]:
+def _without_stubs() -> Iterator[None]:
     """Let Gradio's classes have no file while it is imported first."""
     file_of = inspect.getfile
 
@@ -28,3 +28,9 @@ def without_stubs() -> Iterator[None]:
         yield
     finally:
         inspect.getfile = file_of
+
+
+with _without_stubs():
+    import gradio
+
+__all__ = ["gradio"]
