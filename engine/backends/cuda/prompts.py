@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import torch.nn.functional as F
 from torch import Tensor
-from torch.nn.attention.bias import causal_lower_right
 
 from engine.kernels.cuda.kv_cache import LayerKV
 from engine.models.architecture import Attention
@@ -22,6 +21,8 @@ def attend_prompt(query: Tensor, cache: LayerKV, past: int) -> Tensor:
     ``query (rows, heads, head_dim)`` is scaled; row i is at position ``past + i`` and sees itself and
     all before, which ``cache`` holds.
     """
+    from torch.nn.attention.bias import causal_lower_right  # imports torch's compiler, seconds
+
     rows, heads, _ = query.shape
     length, group = past + rows, heads // cache.keys.shape[0]
     keys, values = (
