@@ -79,20 +79,25 @@ def build(
 
 
 def _compile(chosen: Compiler, target: Path, sources: Sequence[str], processor: str) -> None:
-    """Compile all ``sources`` at once and link them to ``target``."""
+    """Compile all ``sources`` at once and link them to ``target``; wait while another process does it."""
+    from filelock import FileLock
+
     flags = (*chosen.command, *FLAGS, chosen.processor(processor))
-    # In a temporary folder first: two processes may build at once, and one may be killed.
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        temporary = tempfile.TemporaryDirectory(dir=target.parent, suffix=".tmp")
-    except OSError as error:
-        raise BuildError(
-            f"The compiled kernels cannot be saved in {target.parent}: "
-            f"{what_failed(error)}. Models run without them, slower. Check the folder's "
-            "permissions and free space."
-        ) from error
-    with temporary as name:
-        scratch = Path(name)
+    with contextlib.ExitStack() as stack:
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            stack.enter_context(FileLock(target.with_suffix(".lock")))
+            if target.exists():  # from that other process
+                return
+            # In a temporary folder first: this process may be killed.
+            temporary = tempfile.TemporaryDirectory(dir=target.parent, suffix=".tmp")
+            scratch = Path(stack.enter_context(temporary))
+        except OSError as error:
+            raise BuildError(
+                f"The compiled kernels cannot be saved in {target.parent}: "
+                f"{what_failed(error)}. Models run without them, slower. Check the folder's "
+                "permissions and free space."
+            ) from error
         objects = {source: str(scratch / f"{Path(source).stem}.o") for source in sources}
         linked = scratch / target.name
         try:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -133,7 +137,27 @@ def test_a_compiler_that_refuses_leaves_nothing_behind(
     monkeypatch.setattr(build, "_path", lambda *_: tmp_path / "made" / "library.so")
     with pytest.raises(compilers.BuildError, match="could not compile"):
         build.build()
-    assert list((tmp_path / "made").iterdir()) == []
+    assert [each.name for each in (tmp_path / "made").iterdir()] == ["library.lock"]
+
+
+def test_of_two_that_build_at_once_one_waits_for_the_other(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Each compiled all of it, as the test processes of a new machine did."""
+    both, runs = threading.Barrier(2), []
+
+    def run(commands: Iterable[Sequence[str]], environment: object) -> None:
+        with suppress(threading.BrokenBarrierError):
+            both.wait(0.5)
+        runs.append(list(commands))
+        for command in runs[-1]:
+            Path(command[command.index("-o") + 1]).touch()
+
+    monkeypatch.setattr(build, "_run", run)
+    monkeypatch.setattr(build, "_path", lambda *_: tmp_path / "library.so")
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda _: build.build(), range(2)))
+    assert len(runs) == 2  # one compiled its objects, and linked them
 
 
 def test_a_folder_that_takes_nothing_is_told(
@@ -148,8 +172,6 @@ def test_a_folder_that_takes_nothing_is_told(
 
 def test_what_is_built_behind_is_told_when_it_is_there(library: Library) -> None:
     """Also if another process built it since the caller looked: a pair once stayed in torch."""
-    import threading
-
     told = threading.Event()
     build.build_in_background(told.set)
     assert told.wait(60)
