@@ -40,10 +40,16 @@ inline Ints all(int32_t value) { return value - Ints{}; }
 
 // bf16 is the upper half of a float.
 inline Floats widen(const uint16_t* from) {
+#ifdef __AVX512BW__
+    // One instruction instead of two: a permutation of words, with zeros in the lower ones.
+    constexpr Unsigned places = {0, 1 << 16, 2 << 16, 3 << 16, 4 << 16, 5 << 16, 6 << 16, 7 << 16, 8 << 16, 9 << 16, 10 << 16, 11 << 16, 12 << 16, 13 << 16, 14 << 16, 15 << 16};
+    return (Floats)_mm512_maskz_permutexvar_epi16(0xaaaaaaaa, (__m512i)places, _mm512_castsi256_si512(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from))));
+#else
     Halves halves;
     std::memcpy(&halves, from, sizeof halves);
     Ints wide = __builtin_convertvector(halves, Ints) << 16;
     return std::bit_cast<Floats>(wide);
+#endif
 }
 
 inline float widen(uint16_t half) { return std::bit_cast<float>(uint32_t(half) << 16); }
@@ -168,8 +174,13 @@ inline Ints nearest(Floats value) {
     return std::bit_cast<Ints>(value + magic) - std::bit_cast<Ints>(magic);
 }
 
+#ifdef __AVX512F__
+inline Floats maximum(Floats a, Floats b) { return (Floats)_mm512_max_ps((__m512)a, (__m512)b); }
+inline Floats minimum(Floats a, Floats b) { return (Floats)_mm512_min_ps((__m512)a, (__m512)b); }
+#else
 inline Floats maximum(Floats a, Floats b) { return choose(a > b, a, b); }
 inline Floats minimum(Floats a, Floats b) { return choose(a < b, a, b); }
+#endif
 
 // Add the lanes in a fixed order.
 inline float total(Floats value) {
@@ -189,11 +200,10 @@ inline int32_t total(Ints value) {
 }
 
 inline float largest(Floats value) {
-    float lanes[LANES];
-    store(lanes, value);
-    float result = lanes[0];
-    for (float lane : lanes) result = lane > result ? lane : result;
-    return result;
+    value = maximum(value, __builtin_shufflevector(value, value, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7));
+    value = maximum(value, __builtin_shufflevector(value, value, 4, 5, 6, 7, 0, 1, 2, 3, 12, 13, 14, 15, 8, 9, 10, 11));
+    value = maximum(value, __builtin_shufflevector(value, value, 2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13));
+    return value[1] > value[0] ? value[1] : value[0];
 }
 
 // Return e^x within 2 units in the last place; 0 below -87, and for -infinity. Argument reduction as in Cephes' expf:

@@ -17,12 +17,28 @@ inline Floats at(const uint16_t* from) { return widen(from); }
 inline void put(float* to, float value) { *to = value; }
 inline void put(uint16_t* to, float value) { *to = narrow(value); }
 
+constexpr int REGISTER_QUERIES = 4;               // queries at once: one load serves them all
+constexpr int REGISTER_GROUPS = 4;                // groups of positions at once: as many sums as hide the latency of adding
+constexpr int KV_TILE = REGISTER_GROUPS * LANES;  // positions that all queries attend to while they are in the cache
+constexpr int QUERY_TILE = 64;                    // queries that one stream of the keys and values serves
+constexpr float LOWEST = -1e30f;
+
 // The cache of one key-value head: keys [groups][width][16], values [positions][width].
 template <class T>
 struct HeadCache {
     T* keys;
     T* values;
     int width;
+
+    // Fetch, beside dimension d of the keys of the tile at `group`, as much of its values and of the next tile's keys. Inlined, since
+    // GCC 12 leaves calls out that only prefetch.
+    __attribute__((always_inline)) void fetch(int group, int d) const {
+        const T *value = values + size_t(group) * LANES * width + size_t(d) * KV_TILE, *key = keys + size_t(group + REGISTER_GROUPS) * LANES * width + size_t(d) * KV_TILE;
+        for (int k = 0; k < KV_TILE; k += 64 / sizeof(T)) {
+            __builtin_prefetch(value + k, 0, 2);
+            __builtin_prefetch(key + k, 0, 2);
+        }
+    }
 
     void write(int position, const float* key, const float* value) const {
         T* group = keys + (size_t(position / LANES) * width) * LANES + position % LANES;
@@ -41,22 +57,19 @@ struct HeadCache {
     }
 };
 
-constexpr int QUERY_TILE = 16;                    // queries that read a tile of positions in turn, while it is in the cache
-constexpr int REGISTER_QUERIES = 4;               // of them at once: one load serves them all
-constexpr int REGISTER_GROUPS = 4;                // groups of positions at once: as many sums as hide the latency of adding
-constexpr int KV_TILE = REGISTER_GROUPS * LANES;  // positions
-
 // A query and the positions it sees.
 struct Query {
     const float* values;  // [width]
     int first, last;
     float* acc;  // [width]; in the end the output
     float sink = -INFINITY;  // a score that takes part in the softmax, without a value
+    float m_i = LOWEST;      // the largest score so far
+    Floats l_i{};            // the sum of e^(s - m_i)
 };
 
-// Write scores of Q queries for G groups of positions from `group` on, to scores[q * capacity + position].
+// Write scores of Q queries for G groups of positions from `group` on, to scores[q * KV_TILE].
 template <int Q, int G, class T>
-inline void score(const HeadCache<T>& cache, const Query* queries, int group, float* scores, size_t capacity) {
+inline void score(const HeadCache<T>& cache, const Query* queries, int group, float* scores) {
     const T* keys = cache.keys + size_t(group) * cache.width * LANES;
     Floats sum[Q][G];
     for (int q = 0; q < Q; ++q)
@@ -64,49 +77,51 @@ inline void score(const HeadCache<T>& cache, const Query* queries, int group, fl
     for (int d = 0; d < cache.width; ++d) {
         Floats key[G];
         for (int g = 0; g < G; ++g) key[g] = at(keys + (size_t(g) * cache.width + d) * LANES);
+        if constexpr (G == REGISTER_GROUPS) cache.fetch(group, d);
         for (int q = 0; q < Q; ++q) {
             const Floats value = all(queries[q].values[d]);
             for (int g = 0; g < G; ++g) sum[q][g] = fused(key[g], value, sum[q][g]);
         }
     }
     for (int q = 0; q < Q; ++q)
-        for (int g = 0; g < G; ++g) store(scores + q * capacity + size_t(group + g) * LANES, sum[q][g]);
+        for (int g = 0; g < G; ++g) store(scores + q * KV_TILE + g * LANES, sum[q][g]);
 }
 
-// Replace scores s of groups begin .. end - 1 by p = e^(s - m_i), where m_i is the largest; return l_i, the sum of p and the sink's.
-inline float exponentiate(const Query& query, float cap, int begin, int end, float* scores) {
+// Replace scores s of the positions from `start` on by p = e^(s - m_i), with the largest score m_i so far. Where it has grown, scale
+// what was added up before (online softmax, Milakov and Gimelshein 2018).
+inline void exponentiate(Query& query, float cap, int start, int groups, int width, float* scores) {
     if (cap != 0)
-        for (int g = begin; g < end; ++g) {
-            float* part = scores + g * LANES;
-            store(part, all(cap) * hyperbolic_tangent(load(part) / all(cap)));
-        }
-    for (int p = begin * LANES; p < query.first; ++p) scores[p] = -INFINITY;
-    for (int p = query.last + 1; p < end * LANES; ++p) scores[p] = -INFINITY;
-    Floats high = load(scores + begin * LANES);
-    for (int g = begin + 1; g < end; ++g) high = maximum(high, load(scores + g * LANES));
-    const Floats m_i = all(std::max(largest(high), query.sink));
-    Floats l_i{};
-    for (int g = begin; g < end; ++g) {
-        const Floats p = exponential(load(scores + g * LANES) - m_i);
-        store(scores + g * LANES, p);
-        l_i = l_i + p;
+        for (int k = 0; k < groups * LANES; k += LANES) store(scores + k, all(cap) * hyperbolic_tangent(load(scores + k) / all(cap)));
+    for (int p = start; p < std::min(query.first, start + groups * LANES); ++p) scores[p - start] = -INFINITY;
+    for (int p = std::max(query.last + 1, start); p < start + groups * LANES; ++p) scores[p - start] = -INFINITY;
+    Floats high = load(scores);
+    for (int g = 1; g < groups; ++g) high = maximum(high, load(scores + g * LANES));
+    const float m_i = std::max(query.m_i, largest(high));
+    if (m_i > query.m_i) {
+        const Floats scale = exponential(all(query.m_i - m_i));
+        query.l_i *= scale;
+        for (int d = 0; d < width; d += LANES) store(query.acc + d, load(query.acc + d) * scale);
+        query.m_i = m_i;
     }
-    return total(l_i) + exponential(all(query.sink) - m_i)[0];
+    for (int g = 0; g < groups; ++g) {
+        const Floats p = exponential(load(scores + g * LANES) - all(m_i));
+        store(scores + g * LANES, p);
+        query.l_i += p;
+    }
 }
 
-// Add p * value of positions first .. last to 16 * C dimensions of acc, from `d` on, of Q queries.
+// Add p * value of `count` positions from `first` on to 16 * C dimensions of acc, from `d` on, of Q queries.
 template <int Q, int C, class T>
-inline void accumulate(const HeadCache<T>& cache, const Query* queries, int first, int last, int d,
-                       const float* weights, size_t capacity) {
+inline void accumulate(const HeadCache<T>& cache, const Query* queries, int first, int count, int d, const float* weights) {
     Floats acc[Q][C];
     for (int q = 0; q < Q; ++q)
         for (int c = 0; c < C; ++c) acc[q][c] = load(queries[q].acc + d + c * LANES);
-    for (int position = first; position <= last; ++position) {
-        const T* row = cache.values + size_t(position) * cache.width + d;
+    const T* row = cache.values + size_t(first) * cache.width + d;
+    for (int position = 0; position < count; ++position, row += cache.width) {
         Floats value[C];
         for (int c = 0; c < C; ++c) value[c] = at(row + c * LANES);
         for (int q = 0; q < Q; ++q) {
-            const Floats p = all(weights[q * capacity + position]);
+            const Floats p = all(weights[q * KV_TILE + position]);
             for (int c = 0; c < C; ++c) acc[q][c] = fused(value[c], p, acc[q][c]);
         }
     }
@@ -114,54 +129,46 @@ inline void accumulate(const HeadCache<T>& cache, const Query* queries, int firs
         for (int c = 0; c < C; ++c) store(queries[q].acc + d + c * LANES, acc[q][c]);
 }
 
-// Call use.operator()<Q>(q) for queries q .. q + Q - 1, until all `count` are done.
-template <class Use>
-inline void in_register_tiles(int count, Use&& use) {
-    static_assert(REGISTER_QUERIES == 4);
-    int q = 0;
-    for (; q + REGISTER_QUERIES <= count; q += REGISTER_QUERIES) use.template operator()<REGISTER_QUERIES>(q);
-    switch (count - q) {
-        case 1: return use.template operator()<1>(q);
-        case 2: return use.template operator()<2>(q);
-        case 3: return use.template operator()<3>(q);
-    }
+// Attend to positions first .. last of one tile for Q queries.
+template <int Q, class T>
+inline void attend_tile(const HeadCache<T>& cache, Query* queries, float cap, int first, int last) {
+    const int start = first / LANES * LANES, groups = last / LANES + 1 - start / LANES;
+    float scores[Q * KV_TILE];
+    if (groups == REGISTER_GROUPS) score<Q, REGISTER_GROUPS>(cache, queries, start / LANES, scores);
+    else
+        for (int g = 0; g < groups; ++g) score<Q, 1>(cache, queries, start / LANES + g, scores + g * LANES);
+    for (int q = 0; q < Q; ++q) exponentiate(queries[q], cap, start, groups, cache.width, scores + q * KV_TILE);
+    int d = 0;
+    for (; d + 4 * LANES <= cache.width; d += 4 * LANES) accumulate<Q, 4>(cache, queries, first, last - first + 1, d, scores + first - start);
+    for (; d < cache.width; d += LANES) accumulate<Q, 1>(cache, queries, first, last - first + 1, d, scores + first - start);
 }
 
-// Compute the attention output of up to QUERY_TILE queries. A position that one of them does not see has p = 0 and adds nothing,
-// so a query has the bits it has alone. `scores` has space for `capacity` positions, a multiple of sixteen, of each query. With a
-// cap other than 0, a score s becomes cap * tanh(s / cap).
+// Compute the attention output of some queries, tile after tile of positions, so that keys and values are read once. Tiles begin at
+// multiples of KV_TILE for every query, and a position that one does not see has p = 0 and adds nothing, so a query has the bits it has
+// alone. With a cap other than 0, a score s becomes cap * tanh(s / cap).
 template <class T>
-inline void attend(const HeadCache<T>& cache, const Query* queries, int count, float cap, float* scores,
-                   size_t capacity) {
+inline void attend(const HeadCache<T>& cache, Query* queries, int count, float cap) {
     int first = queries[0].first, last = queries[0].last;
-    for (int q = 1; q < count; ++q) {
+    for (int q = 0; q < count; ++q) {
         first = std::min(first, queries[q].first);
         last = std::max(last, queries[q].last);
-    }
-    const int begin = first / LANES, end = last / LANES + 1;
-    for (int group = begin; group < end; group += REGISTER_GROUPS)
-        in_register_tiles(count, [&]<int Q>(int q) {
-            float* to = scores + q * capacity;
-            if (group + REGISTER_GROUPS <= end) return score<Q, REGISTER_GROUPS>(cache, queries + q, group, to, capacity);
-            for (int one = group; one < end; ++one) score<Q, 1>(cache, queries + q, one, to, capacity);
-        });
-    float l_i[QUERY_TILE];
-    for (int q = 0; q < count; ++q) {
-        l_i[q] = exponentiate(queries[q], cap, begin, end, scores + q * capacity);
+        queries[q].m_i = std::max(queries[q].sink, LOWEST);
         for (int d = 0; d < cache.width; d += LANES) store(queries[q].acc + d, Floats{});
     }
-    for (int start = first; start <= last; start += KV_TILE) {
-        const int stop = std::min(start + KV_TILE - 1, last);
-        in_register_tiles(count, [&]<int Q>(int q) {
-            int d = 0;
-            for (; d + 4 * LANES <= cache.width; d += 4 * LANES)
-                accumulate<Q, 4>(cache, queries + q, start, stop, d, scores + q * capacity, capacity);
-            for (; d < cache.width; d += LANES)
-                accumulate<Q, 1>(cache, queries + q, start, stop, d, scores + q * capacity, capacity);
-        });
+    for (int end; first <= last; first = end) {
+        end = std::min((first / KV_TILE + 1) * KV_TILE, last + 1);
+        int q = 0;
+        for (; q + REGISTER_QUERIES <= count; q += REGISTER_QUERIES) attend_tile<REGISTER_QUERIES>(cache, queries + q, cap, first, end - 1);
+        static_assert(REGISTER_QUERIES == 4);
+        switch (count - q) {
+            case 1: attend_tile<1>(cache, queries + q, cap, first, end - 1); break;
+            case 2: attend_tile<2>(cache, queries + q, cap, first, end - 1); break;
+            case 3: attend_tile<3>(cache, queries + q, cap, first, end - 1); break;
+        }
     }
     for (int q = 0; q < count; ++q) {
-        const Floats scale = all(1.0f / l_i[q]);
+        const float l_i = total(queries[q].l_i) + exponential(all(queries[q].sink - queries[q].m_i))[0];
+        const Floats scale = all(1.0f / l_i);
         for (int d = 0; d < cache.width; d += LANES) store(queries[q].acc + d, load(queries[q].acc + d) * scale);
     }
 }

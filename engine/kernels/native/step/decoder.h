@@ -45,7 +45,6 @@ struct Scratch {
         : x(size_t(MAX_STEP_ROWS) * shape.hidden),
           normed(size_t(MAX_STEP_ROWS) * shape.hidden),
           arranged(widest),
-          scores(size_t(QUERY_TILE) * rounded_up(shape.context, LANES)),
           head(size_t(QUERY_TILE) * head_dim),
           turned(head_dim),
           gates(GATES),
@@ -54,7 +53,7 @@ struct Scratch {
 
     std::vector<float> x, normed;
     Arranged arranged;
-    std::vector<float> scores, head;
+    std::vector<float> head;
     std::vector<float> turned;    // a row's cosines and sines, where these are not those of one position
     std::vector<float> gates;     // of an MLP
     std::vector<float> embedded;  // a token's row of the second embedding
@@ -534,8 +533,8 @@ private:
         const auto [first_kv, end_kv] = part(kv_heads, thread);
         // Queries of one key-value head lie side by side: query i is that of row i % rows.
         const int queries = layer.group() * sequence.rows;
-        const int size = split ? REGISTER_QUERIES : QUERY_TILE;  // smaller tiles divide more evenly among threads
-        const int tiles = (queries + size - 1) / size;
+        const int most = split ? (queries + pool_.count() - 1) / pool_.count() : queries;  // of one thread
+        const int size = std::min(rounded_up(most, REGISTER_QUERIES), QUERY_TILE), tiles = (queries + size - 1) / size;
         const auto [begin, end] = split ? part(kv_heads * tiles, thread) : Range{first_kv * tiles, end_kv * tiles};
         for (int tile = begin; tile < end; ++tile) {
             const int head = tile / tiles, from = tile % tiles * size, to = std::min(from + size, queries);
@@ -599,7 +598,7 @@ private:
             float* result = attended_.data() + (size_t(r) * layer.heads + head) * width;
             queries[query - from] = {rotated, first, position, result, layer.sinks ? layer.sinks[head] : -INFINITY};
         }
-        attend(cache, queries, to - from, layer.score_cap, scratch.scores.data(), scratch.scores.size() / QUERY_TILE);
+        attend(cache, queries, to - from, layer.score_cap);
         if (!layer.output_gate) return;
         for (int query = from; query < to; ++query) {
             const int head = kv_head * group + query / rows, r = row + query % rows;

@@ -128,7 +128,7 @@ private:
     struct Scratch {
         Scratch(int widest, size_t head) : arranged(widest), head(head) {}
         Arranged arranged;
-        std::vector<float> head, scores;
+        std::vector<float> head;
     };
 
     // One thread's rows and columns.
@@ -313,7 +313,6 @@ private:
     // Queries of one key-value head lie side by side: query i belongs to row i % rows.
     template <class T>
     void attend_in(const Op& op, Scratch& scratch, int thread) const {
-        scratch.scores.resize(std::max(scratch.scores.size(), size_t(REGISTER_QUERIES) * op.cache->capacity));
         const int rows = *op.rows, start = start_of(op), group = op.heads / op.kv_heads;
         const int count = group * rows, tiles = (count + REGISTER_QUERIES - 1) / REGISTER_QUERIES;
         const Range items = part(op.kv_heads * tiles, thread);
@@ -327,7 +326,7 @@ private:
                 const int first = op.window ? std::max(start + r - op.window + 1, 0) : 0;
                 queries[query - from] = {rotated, first, last_seen(op, start, r), to_of(op, r) + size_t(head) * op.width};
             }
-            attend(head_cache<T>(op, kv_head), queries, to - from, 0.0f, scratch.scores.data(), op.cache->capacity);
+            attend(head_cache<T>(op, kv_head), queries, to - from, 0.0f);
         }
     }
 
