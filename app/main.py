@@ -227,7 +227,7 @@ def create_app(runtime: Runtime, switch: ApiSwitch, settings: Settings) -> FastA
     from app.web.open_pages import FollowPages, OpenPages
 
     app = FastAPI(title="Foretoken", docs_url=None, redoc_url=None, openapi_url=None)
-    app.state.counter = Counter(runtime.engine)
+    app.state.counter = Counter(runtime.engine, runtime.learning)
     app.include_router(create_api(runtime, switch, app.state.counter))
     if settings.pages:
         app = mount_pages(app, runtime, switch)

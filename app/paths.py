@@ -63,6 +63,11 @@ def measured(data_dir: Path) -> Path:
     return data_dir / "measured"
 
 
+def learned(data_dir: Path) -> Path:
+    """Return the folder of what heads learned from replies, one folder for each model."""
+    return data_dir / "learned"
+
+
 def data_folder(chosen: Path | None = None) -> Path:
     """Return the folder for chats and settings, created with mode 0700 if absent; ``chosen`` replaces the
     system's default. Raises DataFolderError."""

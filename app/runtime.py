@@ -15,6 +15,7 @@ from app.inventory import open_inventory
 from app.inventory.downloads import Downloads
 from app.inventory.found_models import Drafts, FoundModels
 from app.inventory.model_folders import searched
+from app.learning import IdleLearning
 from app.loading import PairLoader
 from app.mcp.config import McpFile
 from app.mcp.servers import McpServers
@@ -67,6 +68,7 @@ class Runtime:
     idle: IdleUnloading = field(init=False)
     found: FoundModels = field(init=False)
     downloads: Downloads = field(init=False)
+    learning: IdleLearning = field(init=False)
     tools: McpServers = field(init=False)
     _files: Inventory = field(init=False)
     requests: RequestLog = field(default_factory=RequestLog)
@@ -87,6 +89,10 @@ class Runtime:
         self.ending.callback(self.found.close)
         self.downloads = Downloads(self.data_dir, self._files, self.look_again)
         self.ending.callback(self.downloads.close)
+        self.learning = IdleLearning(
+            self.engine, self.data_dir, self.preferences, lambda: self.busy
+        )
+        self.ending.callback(self.learning.close)
         self.works += (lambda: self.engine.busy, lambda: self.downloads.working)
 
     @property
@@ -191,5 +197,6 @@ def _engine(
         models=models,
         remembered=paths.remembered(data_dir),
         measured=paths.measured(data_dir),
+        learned=paths.learned(data_dir),
         most=most,
     )

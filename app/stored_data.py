@@ -21,7 +21,7 @@ from engine.files import size_on_disk
 
 @dataclass(frozen=True, slots=True)
 class UserData:
-    """The user's chats, and the bytes of their file, of replies that drafting remembers, and of what
+    """The user's chats, and the bytes of their file, of what drafting remembers and learned, and of what
     trainings recorded."""
 
     chats: int
@@ -64,18 +64,20 @@ class StoredData:
         return UserData(
             len(self._store.chats()),
             sum(map(size_on_disk, self._chat_files())),
-            size_on_disk(paths.remembered(self._runtime.data_dir)),
+            size_on_disk(paths.remembered(self._runtime.data_dir))
+            + size_on_disk(paths.learned(self._runtime.data_dir)),
             sum(map(size_on_disk, self._trainings.recordings())),
         )
 
     def forget(self) -> None:
         """Delete the user's data for good: chats with their folders, damaged chat files, what drafting
-        remembers, what trainings recorded. Settings, models and drafters stay.
+        remembers and heads learned, what trainings recorded. Settings, models and drafters stay.
 
         No reply may be written meanwhile. Raises InvalidRequest while a training runs, StoreError and
         DiskError if something could not be deleted; the rest is gone then.
         """
         self._trainings.forget_recordings()
+        self._runtime.learning.forget()
         self._store.forget_all()
         _delete([paths.remembered(self._runtime.data_dir), *self._chat_files("-damaged-*")])
 

@@ -35,6 +35,8 @@ RunBatch = Callable[[Sequence[Any]], None]
 
 log = logging.getLogger(__name__)
 
+_CLOSED = "The engine was shut down. Restart Foretoken."
+
 
 @dataclass(slots=True, eq=False)
 class _Request:
@@ -81,7 +83,8 @@ class Scheduler:
         self._pins = self._exchanges = 0
         self._used = time.monotonic()
         self._running: list[_Request] = []
-        self._calling = False
+        self._calling = self._resting = False
+        self._quiet: deque[_Call] = deque()
         self._max_running, self._run_batch = max_running, run_batch
         self._closed = False
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
@@ -105,7 +108,14 @@ class Scheduler:
 
     def call(self, work: Callable[[], T]) -> T:
         """Return what ``work`` returns on the thread, or raise its error. Raises NotLoaded if closed."""
-        return self._submit(work).result()  # no local refers to the future: see ``_Call.run``
+        return self._submit(
+            work, self._waiting
+        ).result()  # no local refers to the future: see ``_Call.run``
+
+    def when_idle(self, work: Callable[[], T]) -> T:
+        """Do as ``call`` with short work, once nothing else runs or waits. It is no use: neither ``busy``
+        nor ``idle_s`` shows it, and a request that comes meanwhile is not told that it waits."""
+        return self._submit(work, self._quiet).result()
 
     def exchange(self, work: Callable[[], T]) -> T:
         """Do as ``call`` with work that replaces the model, once nobody pins it."""
@@ -133,11 +143,11 @@ class Scheduler:
                 self._used = time.monotonic()
                 self._released.notify_all()
 
-    def _submit(self, work: Callable[[], T]) -> Future[T]:
+    def _submit(self, work: Callable[[], T], queue: deque[Any]) -> Future[T]:
         call = _Call(work)
         with self._changed:
             self.check_open()
-            self._waiting.append(call)
+            queue.append(call)
             self._changed.notify()
         return call.future
 
@@ -163,6 +173,9 @@ class Scheduler:
                 return
             jobs = (*self._waiting, *self._running)
             self._closed = True
+            for call in self._quiet:
+                call.future.set_exception(NotLoaded(_CLOSED))
+            self._quiet.clear()
             self._waiting.append(_Call(lambda: _logged(then)))
             self._changed.notify()
         for job in jobs:
@@ -173,7 +186,7 @@ class Scheduler:
     def check_open(self) -> None:
         """Raise NotLoaded if closed."""
         if self._closed:
-            raise NotLoaded("The engine was shut down. Restart Foretoken.")
+            raise NotLoaded(_CLOSED)
 
     def _work(self) -> None:
         while (job := self._next()) is not None:
@@ -186,7 +199,9 @@ class Scheduler:
     def _next(self) -> _Call | bool | None:
         """Wait for a call to run and return it, or True if requests run, or None once closed and done."""
         with self._changed:
-            self._calling, self._used = False, time.monotonic()
+            if not self._resting:
+                self._used = time.monotonic()
+            self._calling = self._resting = False
             while True:
                 while self._waiting and isinstance(self._waiting[0], _Request):
                     if not self._fits(self._waiting[0]):
@@ -203,6 +218,9 @@ class Scheduler:
                     return call
                 if self._closed:
                     return None
+                if self._quiet:
+                    self._resting = True
+                    return self._quiet.popleft()
                 self._changed.wait()
 
     def _fits(self, job: _Request) -> bool:

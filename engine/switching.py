@@ -37,12 +37,19 @@ class SwitchingEngine:
         models: Path | None = None,
         remembered: Path | None = None,
         measured: Path | None = None,
+        learned: Path | None = None,
         most: int = 1,
     ) -> None:
         """As for ``LocalEngine``. ``most``: how many pairs may be in memory at once."""
         self._catalog = catalog
         self._locals = SeveralEngines(
-            lambda: LocalEngine(catalog, models=models, remembered=remembered, measured=measured),
+            lambda: LocalEngine(
+                catalog,
+                models=models,
+                remembered=remembered,
+                measured=measured,
+                learned=learned,
+            ),
             most,
         )
         self._remote: RemoteEngine | None = None

@@ -41,7 +41,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("app.documents",),
     ("app.mcp",),
     ("app.loading",),
-    ("app.idle",),
+    ("app.idle", "app.learning"),
     ("app.runtime",),
     ("app.deploy", "app.diagnostics", "app.measuring", "app.servers"),
     ("app.training",),
@@ -86,6 +86,14 @@ FEATURES_OF = (
 BEHIND_THE_DOOR = {
     "app.main": ("engine.machine.device_memory",),  # imports Gradio as the engine imports torch
     "app.runtime": ("engine.switching",),  # chooses the engine
+    "app.learning": (  # lets the loaded head learn between requests
+        "engine.switching",
+        "engine.local",
+        "engine.drafting",
+        "engine.train.learning",
+        "engine.train.data",
+        "engine.machine.threads",
+    ),
     "app.servers": ("engine.remote",),  # asks who a server is, before anything is loaded
     "app.cli.loading": (
         "engine.switching",  # chooses the engine

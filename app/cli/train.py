@@ -1,12 +1,15 @@
-"""``foretoken train``: a drafter for a model that is there."""
+"""``foretoken train``: a drafter for a model that is there; ``foretoken learn``: what drafters learn from
+replies, its switch, and back to the published ones."""
 
 from __future__ import annotations
 
+import json
+import shutil
 import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,6 +18,7 @@ import typer
 from app import paths
 from app.cli import options
 from engine.errors import InvalidRequest
+from engine.values.units import counted
 
 
 def train(
@@ -76,6 +80,53 @@ def train(
             "Stopped. Run the same command to continue from the last checkpoint.", file=sys.stderr
         )
         raise typer.Exit(130) from None
+
+
+def learn(
+    on: Annotated[
+        bool | None,
+        typer.Option("--on/--off", help="Let the loaded head learn from replies while idle."),
+    ] = None,
+    learned: Annotated[
+        bool | None,
+        typer.Option("--learned/--published", help="Which versions of the heads draft."),
+    ] = None,
+    forget: Annotated[
+        bool, typer.Option("--forget", help="Delete all lessons and learned versions.")
+    ] = False,
+    as_json: options.JsonOption = False,
+    data_dir: options.DataDirOption = None,
+) -> None:
+    """Show or change what heads learn from replies. A running app notices at its next start."""
+    from app.learning import learned_heads
+    from app.settings.preferences import PreferencesFile
+
+    data = paths.data_folder(data_dir)
+    file, root = PreferencesFile(data), paths.learned(data)
+    preferences = file.read() if on is None else file.keep(learn=on)
+    if forget and root.exists():
+        shutil.rmtree(root)
+    heads = learned_heads(data)
+    for head in heads if learned is not None else ():
+        head.keep(replace(head.state(), used=bool(learned) and head.version.is_dir()))
+    states = [head.state() for head in heads]
+    print(f"Heads learn from replies while idle: {'on' if preferences.learn else 'off'}.")
+    for state in states:
+        version = "learned" if state.used else "published"
+        print(f"{state.name}: the {version} version drafts; {counted(len(state.trials), 'trial')}.")
+        for trial in state.trials[-1:]:
+            print(
+                f"  {trial.at}: from {counted(trial.replies, 'reply', 'replies')}, "
+                f"{trial.before:.2f} -> {trial.after:.2f} tokens a round on the newest ones, "
+                f"{trial.others_before:.2f} -> {trial.others_after:.2f} on general prompts, "
+                f"{'taken' if trial.taken else 'not taken'}."
+            )
+        for day, (_, rounds, accepted) in sorted(state.days.items()):
+            print(f"  {day}: {1 + accepted / max(1, rounds):.2f} tokens a round")
+    if not states:
+        print("Nothing was learned yet.")
+    if as_json:
+        print(json.dumps([asdict(state) for state in states]))
 
 
 @contextmanager

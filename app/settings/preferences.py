@@ -37,8 +37,8 @@ class StartWith(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preferences:
     """``chosen`` and ``last`` have the fields ``PAIR`` alone; ``idle_unload``: minutes without a request
-    after which the model is unloaded, None for never; ``titles``: whether the model names chats; the
-    others are as in LoadRequest."""
+    after which the model is unloaded, None for never; ``titles``: whether the model names chats;
+    ``learn``: whether heads learn from replies; the others are as in LoadRequest."""
 
     start_with: StartWith = StartWith.LAST
     chosen: LoadRequest | None = None
@@ -48,6 +48,7 @@ class Preferences:
     native: bool = True
     idle_unload: float | None = None
     titles: bool = True
+    learn: bool = False
 
     @property
     def pair(self) -> LoadRequest | None:
@@ -105,7 +106,7 @@ class PreferencesFile:
 def _check(values: dict[str, Any]) -> None:
     """Raise InvalidRequest, which names the field, for a wrong value."""
     LoadRequest(target="", **{name: values[name] for name in COMPUTING if name in values})
-    for name in ("native", "titles"):
+    for name in ("native", "titles", "learn"):
         if not isinstance(values.get(name, True), bool):
             raise InvalidRequest(name, f"{name} is {values[name]!r}. It must be true or false.")
     idle = values.get("idle_unload")
@@ -160,5 +161,6 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
     "native": lambda value: value,
     "idle_unload": float,
     "titles": lambda value: value,
+    "learn": lambda value: value,
 }
 """Converters of JSON values by field; ``_check`` then validates them."""

@@ -58,15 +58,17 @@ class LocalEngine:
         models: Path | None = None,
         remembered: Path | None = None,
         measured: Path | None = None,
+        learned: Path | None = None,
     ) -> None:
         """``catalog`` returns the one for the next load; by default only folders can be loaded.
 
         ``models``: a folder for downloads; None: none. ``remembered``: a folder for past replies, if a
         request wants them stored. ``measured``: a folder for times of steps; None: measure after each
-        load.
+        load. ``learned``: a folder for what heads learned, see ``engine.drafting.learned``; None:
+        they draft as published.
         """
         self._catalog, self._models = catalog, models
-        self._remembered, self._measured = remembered, measured
+        self._remembered, self._measured, self._learned = remembered, measured, learned
         self._pair: LoadedPair | None = None
         self._cache_listener: CacheListener | None = None
         self._scheduler = Scheduler("engine", self._max_running, self._run_batch)
@@ -170,6 +172,11 @@ class LocalEngine:
         """Run ``work`` with the target model on the engine's thread, for benchmarks. Raises NotLoaded."""
         return self._scheduler.call(lambda: work(self._need_pair().session.target.model))
 
+    def when_idle(self, work: Callable[[LoadedPair], T]) -> T:
+        """Run short work with the loaded pair on the engine's thread, once no request runs or waits. It
+        does not count as use. Raises NotLoaded."""
+        return self._scheduler.when_idle(lambda: work(self._need_pair()))
+
     def follow_caches(self, listener: CacheListener) -> None:
         """Call only this listener when slots change, of this pair and of later ones."""
         self._scheduler.call(lambda: self._follow_caches(listener))
@@ -233,7 +240,12 @@ class LocalEngine:
         # The plan made sure that both fit: the old pair stays until the new one is ready.
         pair = device_memory.within_memory(
             lambda: load_pair(
-                plan, request, watch, remembered=self._remembered, measured=self._measured
+                plan,
+                request,
+                watch,
+                remembered=self._remembered,
+                measured=self._measured,
+                learned=self._learned,
             ),
             lambda: plan.ran_out(f"loading {plan.files.pairing.name}", loaded=False),
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -15,7 +16,10 @@ from engine.decoding.text.codec import TextCodec
 from engine.drafting import heads as head_kinds
 from engine.drafting import vocabulary_trimmer
 from engine.drafting.controllers.stored_times import StoredTimes
+from engine.drafting.heads.base import Head, HeadPlan
+from engine.drafting.learned import LearnedHead
 from engine.drafting.resources import Resources
+from engine.errors import ModelError
 from engine.kernels.formats import AS_STORED
 from engine.loading.loader import load_planned
 from engine.loading.planning.model_plan import ModelPlan
@@ -30,6 +34,8 @@ from engine.models.base import Model
 from engine.models.checkpoints.checkpoint import fingerprint
 from engine.models.checkpoints.gguf.header import forget_strings
 from engine.vision.encoder import ImageEncoder
+
+log = logging.getLogger(__name__)
 
 _FEW_BYTES = 200_000_000
 """Bytes of a model up to which one of torch's threads rounds weights as quickly as several."""
@@ -51,11 +57,14 @@ def load_pair(
     *,
     remembered: Path | None,
     measured: Path | None,
+    learned: Path | None = None,
 ) -> LoadedPair:
     """Load the planned models; describe them with ``request``.
 
     ``remembered``: a folder for past replies, if a request wants them stored; ``measured``: one for times
-    of verification. Raises ModelError, DeviceLost, LoadCancelled, and torch's errors for full memory.
+    of verification; ``learned``: one for what heads learned.
+
+    Raises ModelError, DeviceLost, LoadCancelled, and torch's errors for full memory.
     """
     models = [each for each in (plan.target, plan.draft) if each is not None]
     threads.use(_loading_threads(models))  # a setting of this thread
@@ -75,7 +84,7 @@ def load_pair(
         draft=draft,
         vocabularies=plan.vocabularies,
         remembered=remembered and remembered / name,
-        heads={head.kind: head_kinds.load(head, plan.linear_factory) for head in plan.heads},
+        heads={head.kind: _head(head, plan, learned) for head in plan.heads},
     )
     times = None
     if measured is not None:
@@ -94,6 +103,17 @@ def load_pair(
     memory.trim()  # what read the tokenizer has freed tens of MB
     blind = images if isinstance(images, str) else ""
     return LoadedPair(plan, session, _describe(plan, request, codec, session, resources, blind))
+
+
+def _head(head: HeadPlan, plan: LoadPlan, learned: Path | None) -> Head:
+    """Load the version that the head has learned here, if one is in use, or the published one."""
+    place = learned and LearnedHead.of(learned, plan.files.target, head)
+    if place and place.state().used:
+        try:
+            return head_kinds.load(place.plan(plan.target.checkpoint, head), plan.linear_factory)
+        except ModelError as error:
+            log.warning("The published head drafts, because what it learned is unusable: %s", error)
+    return head_kinds.load(head, plan.linear_factory)
 
 
 def _images(plan: LoadPlan, codec: TextCodec) -> ImageEncoder | str:

@@ -10,7 +10,7 @@ import contextlib
 import json
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -29,6 +29,7 @@ from engine.drafting import proposers
 from engine.drafting.controllers.factory import ControllerFactory
 from engine.drafting.controllers.stored_times import StoredTimes
 from engine.drafting.controllers.warm_up import warm_up
+from engine.drafting.heads.base import Head
 from engine.drafting.resources import Resources
 from engine.errors import ContextExceeded, InvalidRequest
 from engine.events import Event
@@ -88,8 +89,9 @@ class Session:
         self.native = (device is None or device.native) and build.ready() is not None
         graphs = device is None or device.cuda_graphs
         self._images, self._pooling = images, pooling
+        self._resources = resources
         self._slots = Slots(
-            lambda: Slot(model, resources, captures=graphs, images=images), parallel
+            lambda: Slot(model, self._resources, captures=graphs, images=images), parallel
         )
         self._times = times
         self.codec = codec
@@ -119,6 +121,13 @@ class Session:
     def resources(self) -> Resources:
         """The resources of the first slot."""
         return self._slots.first.resources
+
+    def use_head(self, head: Head) -> None:
+        """Draft with ``head`` in place of the one of its kind. Both read the same hidden states. Call it
+        between requests."""
+        heads = {**self._resources.heads, head.kind: head}
+        self._resources = replace(self._resources, heads=heads)
+        self._slots.use(self._resources, head.kind)
 
     @property
     def tokenizer(self) -> SessionTokenizer:

@@ -117,6 +117,14 @@ class Slot:
             if not alone:
                 yield YieldWork()
 
+    def use(self, resources: Resources, kind: str) -> None:
+        """Draft with ``resources``, whose head of ``kind`` is another one that reads the same hidden
+        states. Proposers that run it are made anew."""
+        self.resources = replace(resources, backbone=self.target)
+        for name in tuple(self._proposers):
+            if kind in proposers.drafts_with(name, resources.loaded):
+                self._proposers.pop(name)[1].close()
+
     def close(self) -> None:
         """Release the proposers' memory."""
         for _, proposer in self._proposers.values():

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from itertools import count
 
 from engine.api import CacheListener
+from engine.drafting.resources import Resources
 from engine.local.run import Run
 from engine.local.slot import Slot
 
@@ -50,6 +51,11 @@ class Slots:
         for slot in self._slots:
             if slot is not to and (shared := slot.shared(keys)) >= to.target.length + _WORTH:
                 to.target.copy_prefix(slot.target, shared)
+
+    def use(self, resources: Resources, kind: str) -> None:
+        """See ``Slot.use``; while no slot is busy."""
+        for slot in self._slots:
+            slot.use(resources, kind)
 
     def publish(self, slot: Slot) -> None:
         """Send the listener the keys that ``slot`` holds now."""

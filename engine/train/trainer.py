@@ -13,12 +13,15 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from engine.drafting.heads.stored import Stored
+from engine.errors import ModelError
 from engine.models.base import HiddenStateModel, ModelInfo
 from engine.models.hidden_states import NORMED, AuxLayer
 from engine.train.data.batches import Batch, Pairs
 from engine.train.data.recording import Recording
 from engine.train.loop import Loss
 from engine.train.losses import Teacher
+from engine.train.schema import RecipeError
 from engine.values import MAX_ROWS
 
 
@@ -116,6 +119,49 @@ class Trainer(Protocol):
 
     def export(self, folder: Path) -> None:
         """Write the drafter in its published layout. Raises OSError."""
+
+
+class Continuing(Trainer, Protocol):
+    """A trainer that can continue from an exported head."""
+
+    @classmethod
+    def shape_of(cls, config: Mapping[str, Any]) -> Any:
+        """Return the ``Shape`` of a head with this config.json."""
+
+    def tensors(self) -> Mapping[str, Tensor]:
+        """Return what ``export`` writes by its published names; parameters as they are, not copies."""
+
+    def restore(self, head: Stored) -> None:
+        """Take over the weights of ``head``, which has the tensors of ``tensors``."""
+
+
+def continued(trainer_class: type[Trainer], head: Stored, target: TargetView) -> Continuing:
+    """Return a trainer with the weights of ``head``.
+
+    Raises ModelError for a kind or layout that cannot be continued, such as a relative with more tensors.
+    """
+    if not hasattr(trainer_class, "shape_of"):
+        raise ModelError(f"Heads of the kind of {head.name} cannot learn from chats yet.")
+    try:
+        trainer: Any = trainer_class(trainer_class.shape_of(head.config), target)
+    except (KeyError, TypeError, ValueError, RecipeError) as error:
+        raise ModelError(
+            f"{head.config_file} describes a head that cannot learn: {error}"
+        ) from error
+    own: Mapping[str, Tensor] = trainer.tensors()
+    if {name: tuple(tensor.shape) for name, tensor in own.items()} != dict(head.shapes):
+        raise ModelError(
+            f"{head.folder} has another layout than Foretoken's own heads of its kind."
+        )
+    trainer.restore(head)
+    made: Continuing = trainer
+    return made
+
+
+@torch.no_grad()
+def copy_weights(own: Mapping[str, Tensor], head: Stored) -> None:
+    for name, tensor in own.items():
+        tensor.copy_(head(name))
 
 
 @runtime_checkable

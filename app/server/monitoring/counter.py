@@ -19,6 +19,7 @@ from engine.events import Event, Failed, Finished, FinishReason
 from engine.request import Request
 
 if TYPE_CHECKING:
+    from app.learning import IdleLearning
     from engine.api import Engine, Generation
 
 MAX_WAITING = 32
@@ -137,8 +138,9 @@ class Pace:
 class Counter:
     """Admits requests to the engine. For the event loop's thread alone."""
 
-    def __init__(self, engine: Engine) -> None:
-        self.engine = engine
+    def __init__(self, engine: Engine, learning: IdleLearning | None = None) -> None:
+        """``learning`` follows all replies."""
+        self.engine, self._learning = engine, learning
         self.meter, self.pace = Meter(), Pace()
         self.tickets: set[Ticket] = set()
         self.ended = False
@@ -176,6 +178,8 @@ class Counter:
                 generation = engine.generate(request)
                 self.meter.watch(generation, model)
                 self.pace.watch(generation)
+                if self._learning is not None:
+                    self._learning.follow(generation, loaded)
                 if entry is not None:
                     entry.follow(generation, model)
                 ticket.generations.append(generation)

@@ -7,7 +7,7 @@ the recorded replies; both distributions are over these.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from engine.drafting.heads.stored import Stored
 from engine.models.hidden_states import NORMED, AuxLayer, entering
 from engine.train.data.batches import Batch
 from engine.train.data.recording import Recording
@@ -24,9 +25,10 @@ from engine.train.heads.eagle3_layer import EPSILON, Layer, Starts
 from engine.train.loop import Loss
 from engine.train.losses import HEAD_ROWS, CachedTeacher, head_loss
 from engine.train.progress import report
-from engine.train.trainer import TargetView, write_head
+from engine.train.trainer import TargetView, copy_weights, write_head
 
 _DECAY = 0.8
+_CONTINUED_STEPS = 5
 _SAMPLE = 64  # replies that hidden states are scaled by
 _FITTED, _RIDGE = 32_768, 0.03  # positions that ``fc`` is fitted to; the penalty's share
 _LAYER, _PUBLISHED = "layers.0.", "midlayer."
@@ -80,6 +82,8 @@ class Eagle3(nn.Module):
     """Parameters under their published names, but for ``layers.0.`` instead of ``midlayer.``."""
 
     targets: Tensor  # (draft vocabulary,) int64, rising: the target's numbers of the draft's tokens
+    offsets: Tensor  # published as d2t
+    marked: Tensor  # published as t2d
 
     def __init__(self, shape: Eagle3Shape, count: int, target: TargetView) -> None:
         super().__init__()
@@ -91,6 +95,9 @@ class Eagle3(nn.Module):
         self.norm = nn.RMSNorm(width, EPSILON)
         self.lm_head = nn.Linear(width, tokens, bias=False)
         self.register_buffer("targets", torch.arange(tokens))
+        for name, size in (("offsets", tokens), ("marked", target.vocabulary)):  # in the files
+            dtype = torch.bool if name == "marked" else torch.int64
+            self.register_buffer(name, torch.zeros(size, dtype=dtype), persistent=False)
         with torch.no_grad():
             # fc begins by passing on the last of the states that it reads.
             self.fc.weight.normal_(std=0.1 * width**-0.5)
@@ -257,14 +264,39 @@ class Eagle3Trainer:
 
     def export(self, folder: Path) -> None:
         """Write SafeAILab's layout; the embedding is the target's."""
-        targets = self._network.targets
-        tensors: dict[str, Tensor] = {
-            name.replace(_LAYER, _PUBLISHED): value
-            for name, value in self._network.named_parameters()
+        network = self._network
+        network.offsets.copy_(network.targets - torch.arange(len(network.targets)))
+        network.marked.copy_(self._drafted() >= 0)
+        write_head(folder, self._config(), self.tensors())
+
+    def tensors(self) -> Mapping[str, Tensor]:
+        network = self._network
+        named = {
+            name.replace(_LAYER, _PUBLISHED): value for name, value in network.named_parameters()
         }
-        tensors["d2t"] = targets - torch.arange(len(targets), device=targets.device)
-        tensors["t2d"] = self._drafted() >= 0
-        write_head(folder, self._config(), tensors)
+        return {**named, "d2t": network.offsets, "t2d": network.marked}
+
+    @classmethod
+    def shape_of(cls, config: Mapping[str, Any]) -> Eagle3Shape:
+        """See ``Continuing``; it unrolls as many steps as are mostly drafted."""
+        if config.get("norm_before_residual") or not config.get("head_dim"):
+            raise ValueError("it is of another make")
+        return Eagle3Shape(
+            steps=_CONTINUED_STEPS,
+            draft_vocabulary=config["draft_vocab_size"],
+            heads=config["num_attention_heads"],
+            kv_heads=config["num_key_value_heads"],
+            head_dim=config["head_dim"],
+            intermediate_size=config["intermediate_size"],
+            rope_theta=config["rope_theta"],
+            layers=tuple(config["eagle_aux_hidden_state_layer_ids"]),
+        )
+
+    def restore(self, head: Stored) -> None:
+        network = self._network
+        copy_weights(self.tensors(), head)
+        network.targets.copy_(network.offsets + torch.arange(len(network.targets)))
+        self._head_rows = self._target.head_rows(network.targets)
 
     def _drafted(self) -> Tensor:
         """Return the draft's number of each of the target's tokens, -1 without one: (vocabulary,)."""

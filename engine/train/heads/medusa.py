@@ -6,18 +6,21 @@ each, as in the paper's Medusa-1.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from torch import Tensor, nn
 
 from engine.backends.torch.eager import EagerArithmetic
 from engine.drafting.heads.medusa import residual
+from engine.drafting.heads.stored import Stored
 from engine.models.hidden_states import NORMED, AuxLayer
 from engine.train.data.batches import Batch
 from engine.train.loop import Loss
 from engine.train.losses import head_loss
-from engine.train.trainer import TargetView, write_head
+from engine.train.trainer import TargetView, copy_weights, write_head
 
 _DECAY = 0.8
 
@@ -100,4 +103,14 @@ class MedusaTrainer:
             "hidden_size": self._target.hidden,
             "vocab_size": self._target.vocabulary,
         }
-        write_head(folder, config, self.module.state_dict())
+        write_head(folder, config, self.tensors())
+
+    @classmethod
+    def shape_of(cls, config: Mapping[str, Any]) -> MedusaShape:
+        return MedusaShape(config["medusa_num_heads"], config.get("medusa_num_layers", 1))
+
+    def tensors(self) -> Mapping[str, Tensor]:
+        return self.module.state_dict(keep_vars=True)
+
+    def restore(self, head: Stored) -> None:
+        copy_weights(self.tensors(), head)

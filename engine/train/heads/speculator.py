@@ -11,19 +11,20 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from engine.backends.torch.eager import EagerArithmetic
 from engine.drafting.heads.speculator import Norm, Speculator
+from engine.drafting.heads.stored import Stored
 from engine.models.hidden_states import NORMED, AuxLayer
 from engine.train.data.batches import Batch
 from engine.train.loop import Loss
 from engine.train.losses import Teacher, head_loss
 from engine.train.schema import need
-from engine.train.trainer import TargetView, write_head
+from engine.train.trainer import TargetView, copy_weights, write_head
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +82,7 @@ class SpeculatorTrainer(ABC):
     The module's ``head`` is the output matrix of all steps: (vocabulary, width).
     """
 
+    Shape: ClassVar[type[SpeculatorShape]]
     module: nn.Module
 
     def __init__(self, shape: SpeculatorShape, target: TargetView) -> None:
@@ -134,6 +136,17 @@ class SpeculatorTrainer(ABC):
             "vocab_size": self._target.vocabulary,
         }
         write_head(folder, {**common, **self.config()}, self.tensors())
+
+    @classmethod
+    def shape_of(cls, config: Mapping[str, Any]) -> SpeculatorShape:
+        if not config.get("tie_weights"):
+            raise ValueError("its steps have weights of their own")
+        width, scaled = int(config["inner_dim"]), bool(config["scale_input"])
+        shape: SpeculatorShape = cls.Shape(config["n_predict"], width, scaled)
+        return shape
+
+    def restore(self, head: Stored) -> None:
+        copy_weights(self.tensors(), head)
 
     def numbered(self) -> dict[str, Tensor]:
         """Return the module's weights; those that all steps share have the number 0 in their names."""

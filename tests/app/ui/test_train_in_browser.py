@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from engine.drafting.learned import LearnedHead, LearnedState, Trial
 from tests.app.ui.chatting import go
 from tests.app.ui.runs import NAME, write_log, write_run
 from tests.support.fake_engine import CAPABILITIES
@@ -130,3 +131,35 @@ def test_a_done_one_is_loaded_raced_and_makes_room_for_another(page, app, monkey
     page.wait_for_selector("#train-page [data-act=start]")
     assert folder.is_dir()
     app.engine.loaded = before
+
+
+def test_what_a_head_learned_is_switched_shown_put_back_and_forgotten(page, app):
+    folder = app.data_dir / "learned" / "target" / "head"
+    (folder / "head").mkdir(parents=True)
+    place = LearnedHead(folder)
+    place.add(range(20), 10)
+    trial = Trial("2026-11-25", 120, 9000, 60.0, 3.1, 3.9, 5.2, 5.2, True)
+    days = {"2026-11-24": (60, 400, 800), "2026-11-25": (40, 300, 900)}
+    place.keep(LearnedState("Pip, eagle3", True, 0, (trial,), days))
+    opened(page)
+    panel = page.locator("[data-part=learning]")
+    assert not app.runtime.learning.on
+    panel.locator("[name=learn]").click()
+    panel.locator("[role=status]").wait_for()
+    assert app.runtime.preferences.read().learn and app.runtime.learning.on
+    assert "100 stored replies, 700 drafted rounds, 2026-11-24 to 2026-11-25" in panel.inner_text()
+    assert "3.10 → 3.90 tokens per round" in panel.inner_text()
+    assert "4.00" in panel.locator(".chart").get_attribute("aria-label")
+    panel.locator("[data-act=published]").click()
+    panel.locator("[data-act=learned]").wait_for()
+    assert not place.state().used
+    panel.locator("[data-act=learned]").click()
+    panel.locator("[data-act=published]").wait_for()
+    assert place.state().used
+    panel.locator("[data-act=forget]").click()
+    panel.locator("[data-act=forget].danger").click()
+    panel.locator("[data-head]").wait_for(state="detached")
+    assert not (app.data_dir / "learned").exists()
+    panel.locator("[name=learn]").click()
+    panel.locator("[role=status]").wait_for(state="detached")
+    assert not app.runtime.preferences.read().learn

@@ -206,7 +206,9 @@ class ChatBackend:
         def generate(tools: Sequence[Tool]) -> tuple[Generation, list[int]]:
             oldest = data.get("drop") == "oldest"
             engine = self.runtime.engine
-            return turn.generate(engine, loaded.context, asked, kept, oldest=oldest, tools=tools)
+            made = turn.generate(engine, loaded.context, asked, kept, oldest=oldest, tools=tools)
+            self.runtime.learning.follow(made[0], loaded)
+            return made
 
         tools = self.tools.turn(chat, off, number, proceed)
         try:

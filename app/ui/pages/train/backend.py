@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from app.learning import learned_heads, summary
 from app.runtime import Runtime
 from app.training import runs as training
 from app.training.drafters import CHATS, SHIPPED
@@ -18,9 +19,11 @@ from app.ui.endpoints import endpoint
 from app.ui.rounds.view import View
 from app.ui.words.names import titles
 from engine.api import LoadRequest
-from engine.errors import ForetokenError, InvalidRequest
+from engine.errors import DiskError, ForetokenError, InvalidRequest
+from engine.files import size_on_disk
 from engine.request import PLAIN
 from engine.values.method_titles import method_title
+from engine.values.units import format_bytes
 
 DRAFT_MODEL = "draft"
 """The proposer, and the kind of drafter, that is a separate model."""
@@ -125,6 +128,42 @@ class TrainBackend:
         request, kind = self._runtime.request(status.pair), status.run.options.kind
         use = partial(self._draft_with, kind)
         return self._then(lambda: self._runtime.loader.start(request, then=use))
+
+    # ---- learning from chats
+
+    @endpoint
+    def learning(self, data: View | None = None) -> View:
+        """Return the switch, and what each head has learned."""
+        learning = self._runtime.learning
+        found = learned_heads(self._runtime.data_dir)
+        return {
+            "on": learning.on,
+            "doing": learning.doing,
+            "size": format_bytes(size_on_disk(learning.root)),
+            "heads": [summary(head) for head in found],
+        }
+
+    @endpoint
+    def switch_learning(self, data: View) -> View:
+        self._runtime.learning.on = bool(data["on"])
+        return self.learning()
+
+    @endpoint
+    def use_learned(self, data: View) -> View:
+        """Let the ``learned`` version of a head draft, or the published one."""
+        for head in learned_heads(self._runtime.data_dir):
+            if head.name == data["head"]:
+                self._runtime.learning.use(head, bool(data["learned"]))
+        return self.learning()
+
+    @endpoint
+    def forget_learned(self, data: View | None = None) -> View:
+        """Delete all lessons and learned versions. Raises DiskError."""
+        try:
+            self._runtime.learning.forget()
+        except OSError as error:
+            raise DiskError.at(self._runtime.data_dir, error) from error
+        return self.learning()
 
     def _then(self, act: Callable[[], object]) -> View:
         try:

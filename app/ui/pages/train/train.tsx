@@ -3,6 +3,7 @@
 import { useEffect, useState } from "preact/hooks";
 import { ErrorNote, PageFrame, Panel, register, useBack, usePage, useServer, useTimer } from "../../shared/components";
 import { TrainForm } from "./form";
+import { Learning } from "./learning";
 import { Run } from "./run";
 import { words } from "./words";
 
@@ -33,6 +34,7 @@ function TrainPage() {
           <Run run={run} act={act} />
         </Panel>
       )}
+      <Learning shown={shown} />
     </PageFrame>
   );
 }

@@ -25,6 +25,35 @@ export interface TrainingRun {
   race: { rival: string; base: string; place: string | null } | null;
 }
 
+// What the backend's `learning` returns.
+export interface LearnedHead {
+  id: string;
+  name: string; // of the model, and the kind of head
+  used: boolean; // the learned version drafts
+  version: boolean; // there is one
+  replies: number;
+  rounds: number;
+  days: [string, number][]; // ISO date, mean tokens per round
+  trials: number;
+  last: Trial | null;
+  taken: Trial | null;
+}
+interface Trial {
+  at: string;
+  replies: number;
+  tokens: number;
+  before: number; // mean tokens per round on the newest replies
+  after: number;
+  others_before: number; // the same on general prompts
+  others_after: number;
+  taken: boolean;
+}
+export type LearningView = { on: boolean; doing: boolean; size: string; heads: LearnedHead[] };
+
+const change = (before: number, after: number) => `${fixed(before)} → ${fixed(after)}`;
+const trialOf = ({ at, replies, tokens, before, after, others_before, others_after }: Trial) =>
+  `${at}, from ${count(replies)} replies (${count(tokens)} tokens): ${change(before, after)} tokens per round on the newest ones, ${change(others_before, others_after)} on general prompts`;
+
 const TOKENS_AN_ANSWER = 150;
 const WEAK = 1.2; // tokens per round; less does not pay for the drafter's own time
 
@@ -93,6 +122,32 @@ export const words = {
   race: "Compare with before",
   another: "Train another",
   anotherHint: "The drafter stays; the recorded answers are deleted.",
+
+  learnTitle: "Learn from your chats",
+  learnSwitch: "Let the drafter learn while the app is idle",
+  learnHint:
+    "Stores the tokens of up to 8 MB of your latest prompts and replies, of chats and API, and the learned drafter in the data folder. Nothing leaves this machine. Replies keep their words; only the speed changes. Works for EAGLE-3, Medusa, LSTM and MLP drafters.",
+  learnState: ({ doing, heads }: LearningView) =>
+    doing
+      ? "Learning now. A new message interrupts it."
+      : heads.length
+        ? "On. It learns when nobody has asked for some seconds, after enough new replies."
+        : "On. Chat with a model that has such a drafter.",
+  versionLearned: "learned version in use",
+  versionPublished: "published version in use",
+  learnedFrom: ({ replies, rounds, days, last, taken, trials }: LearnedHead) =>
+    [
+      `${count(replies)} stored ${replies === 1 ? "reply" : "replies"}, ${several(rounds, "drafted round")}${days.length ? `, ${days[0][0]} to ${days.at(-1)?.[0]}` : ""}.`,
+      taken ? `Learned ${trialOf(taken)}.` : "",
+      last && last !== taken && !last.taken ? `Last trial not taken: ${trialOf(last)}.` : "",
+      trials ? "" : "Not tried yet.",
+    ].join(" "),
+  byDay: "Tokens per round by day",
+  backToPublished: "Back to the published version",
+  useLearned: "Use the learned version",
+  forget: "Forget all",
+  forgetSure: "Delete everything that was learned?",
+  forgetHint: (size: string) => `${size} on disk. Deleting the chat history deletes it too.`,
 
   loss: "Loss",
   lossUnit: "nats per token",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from engine.decoding.text.codec import TextCodec
+from engine.errors import NotLoaded
 from engine.events import Emitted, Finished, FinishReason, Prefilled, Queued, Started
 from engine.local.engine import LocalEngine
 from engine.request import Request
@@ -62,6 +64,37 @@ def test_requests_run_in_the_order_they_came(engine: LocalEngine, gate: Gate) ->
         for each in done:
             each.result(PATIENCE)
     assert order == list(range(5))
+
+
+def test_idle_work_lets_requests_that_came_later_go_first_and_nobody_notices_it(
+    engine: LocalEngine, gate: Gate
+) -> None:
+    order: list[str] = []
+    first, begun, go_on = engine.generate(asked()), threading.Event(), threading.Event()
+    assert gate.reached.wait(PATIENCE)
+
+    def work(pair: object) -> None:
+        order.append("idle")
+        begun.set()
+        go_on.wait(PATIENCE)
+
+    with ThreadPoolExecutor(1) as pool:
+        idle = pool.submit(engine.when_idle, work)
+        while not engine._scheduler._quiet:
+            time.sleep(0.001)
+        later = engine.generate(asked(seed=2))
+        later.listen(lambda event: order.append("later") if isinstance(event, Finished) else None)
+        gate.open()
+        assert finished(list(first)) and begun.wait(PATIENCE)
+        assert order == ["later", "idle"]
+        assert not engine.busy
+        during = engine.generate(asked(seed=3))
+        go_on.set()
+        assert isinstance(next(iter(during)), Started)
+        idle.result(PATIENCE)
+    engine.close()
+    with pytest.raises(NotLoaded):
+        engine.when_idle(work)
 
 
 def test_two_threads_that_submit_get_the_replies_they_would_get_alone(

@@ -1,0 +1,165 @@
+"""The shipped EAGLE-3 head learns from chats with Pip: same words, longer drafts, and nothing is left."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from app import learning as module
+from app.learning import learned_heads
+from app.runtime import Runtime, create_runtime
+from engine.api import LoadRequest
+from engine.drafting import heads
+from engine.drafting.learned import LearnedHead, LearnedState
+from engine.local.pair import LoadedPair
+from engine.machine import threads
+from engine.reply import ReplyState
+from engine.request import Control, Request, Speculation
+from engine.train import learning
+from engine.train.heads import kinds
+from engine.train.trainer import TargetView, continued
+from engine.values.messages import Message
+from engine.values.sampling import Sampling
+from tests.support.places import PIP
+
+QUESTIONS = [
+    f"Please reserve a table for {number} people at {place} in {town}."
+    for number, place, town in zip(
+        range(2, 22), ["Sino", "Bazille", "Bird Dog", "71 Saint Peter"] * 5,
+        ["San Jose", "Palo Alto", "Fairfield", "Oakland", "Milpitas"] * 4, strict=True,
+    )
+]  # fmt: skip
+
+
+def waited(fact: Callable[[], object], seconds: float = 600) -> None:
+    end = time.monotonic() + seconds
+    while not fact():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.05)
+
+
+@contextlib.contextmanager
+def pip(folder: Path) -> Iterator[Runtime]:
+    with contextlib.closing(create_runtime(folder, LoadRequest(target="pip"))) as runtime:
+        runtime.engine.load(LoadRequest(target="pip", draft=""))
+        yield runtime
+
+
+def ask(runtime: Runtime, text: str, proposer: str = "eagle3") -> ReplyState:
+    request = Request(
+        messages=(Message("user", text),),
+        sampling=Sampling(temperature=0),
+        speculation=Speculation(proposer=proposer, depth=6, controller=Control.FIXED),
+        max_tokens=48,
+    )
+    generation = runtime.engine.generate(request)
+    runtime.learning.follow(generation, runtime.engine.loaded)
+    return ReplyState.of(iter(generation))
+
+
+def in_pair(runtime: Runtime, work: Callable[[LoadedPair], object]) -> object:
+    return runtime.learning._local().when_idle(work)
+
+
+def weights_in_use(runtime: Runtime) -> torch.Tensor:
+    """What a matrix of the head that drafts now makes of ones."""
+    found: list[torch.Tensor] = []
+
+    def look(pair: LoadedPair) -> None:
+        head = pair.session.resources.heads["eagle3"]
+        found.append(head.fc(torch.ones(1, 3 * 256)))  # type: ignore[attr-defined]
+
+    in_pair(runtime, look)
+    return found[0]
+
+
+@pytest.fixture(scope="module")
+def taught(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runtime]:
+    """Pip after it has learned from twenty chats; a request came while it learned."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "IDLE_S", 0.05)
+        patch.setattr(module, "FRESH", 200)
+        patch.setattr(module, "_lower_priority", lambda: threads.use(1))  # tests run beside others
+        patch.setattr(learning, "_EPOCHS", 2)
+        patch.setattr(learning, "_OTHERS", 8)
+        patch.setattr(learning, "_KEEPS", 0.9)  # two replies tell little
+        with pip(tmp_path_factory.mktemp("data")) as runtime:
+            ask(runtime, "Hello")
+            assert not learned_heads(runtime.data_dir)  # off unless the user says so
+            runtime.learning.on = True
+            patch.setattr(module, "IDLE_S", 1e9)
+            for question in QUESTIONS:
+                ask(runtime, question)
+            patch.setattr(module, "IDLE_S", 0.05)
+            waited(lambda: runtime.learning.doing)
+            during = ask(runtime, "Hello")
+            assert during.text and runtime.learning.doing
+            waited(lambda: states(runtime)[0].trials and not runtime.learning.doing)
+            runtime.learning.on = False
+            yield runtime
+
+
+def states(runtime: Runtime) -> list[LearnedState]:
+    return [head.state() for head in learned_heads(runtime.data_dir)]
+
+
+def test_it_is_taken_for_longer_drafts_and_changes_no_word(taught: Runtime) -> None:
+    (state,) = states(taught)
+    (trial,) = state.trials
+    assert trial.taken and trial.after > trial.before and state.used
+    (days,) = state.days.values()
+    assert days[0] == len(QUESTIONS) + 1 and days[1] and days[2]
+    for question in (*QUESTIONS[:4], "Tell me a tale of a sheep."):
+        plain = ask(taught, question, "none")
+        assert ask(taught, question).token_ids == plain.token_ids
+
+
+def test_it_is_there_at_the_next_start_and_the_published_one_is_a_click_away(
+    taught: Runtime,
+) -> None:
+    learned = weights_in_use(taught)
+    with pip(taught.data_dir) as again:
+        assert torch.equal(weights_in_use(again), learned)
+        (head,) = learned_heads(taught.data_dir)
+        again.learning.use(head, learned=False)
+        waited(lambda: not torch.equal(weights_in_use(again), learned))
+        again.learning.use(head, learned=True)
+        waited(lambda: torch.equal(weights_in_use(again), learned))
+
+
+def test_forgetting_deletes_all_of_it(taught: Runtime) -> None:
+    learned = weights_in_use(taught)
+    taught.learning.forget()
+    assert not taught.learning.root.exists()
+    waited(lambda: not torch.equal(weights_in_use(taught), learned))
+
+
+def test_lessons_are_bounded_and_the_oldest_go_first(tmp_path: Path) -> None:
+    place = LearnedHead(tmp_path)
+    for number in range(200):
+        place.add([number] * 700, 600, most=20_000)
+    files = sum(file.stat().st_size for file in tmp_path.glob("*.jsonl"))
+    assert 10_000 < files < 24_000
+    lessons = place.lessons()
+    assert [lesson.tokens[0] for lesson in lessons] == list(range(200 - len(lessons), 200))
+    assert all((len(lesson.tokens), lesson.start) == (612, 512) for lesson in lessons)
+
+
+@pytest.mark.parametrize("kind", ["eagle3", "medusa", "lstm", "mlp"])
+def test_a_shipped_head_is_continued_as_it_was_published(kind: str, tmp_path: Path) -> None:
+    from engine.models.checkpoints.checkpoint import inspect
+    from tests.support.loading import load_model
+
+    model = load_model(PIP / "target")
+    plan = heads.inspect(PIP / kind, inspect(PIP / "target"))
+    view = TargetView(model, torch.device("cpu"), 0.1)  # type: ignore[arg-type]
+    continued(kinds.trainer(kind), plan.stored, view).export(tmp_path / kind)
+    again = heads.inspect(tmp_path / kind, inspect(PIP / "target"))
+    assert dict(again.stored.shapes) == dict(plan.stored.shapes)
+    for name in plan.stored.shapes:
+        assert torch.equal(again.stored(name), plan.stored(name)), name
