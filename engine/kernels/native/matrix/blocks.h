@@ -11,64 +11,68 @@ namespace unpacking {
 alignas(LANES) constexpr int8_t IQ4_CODE[] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
 alignas(LANES) constexpr int8_t FP4_CODE[] = {12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0};  // twice the number, around 12
 
-// Unpack the lower, then the upper four bits of a block of 32.
-template <class Finish>
-inline void nibbles(Words words, const Target& to, Finish finish) {
-    FORETOKEN_UNROLL
-    for (int i = 0; i < 4; ++i) {
-        const Unsigned both = words[i];
-        to.put(i, finish(both & LOW, i));
-        to.put(4 + i, finish(both >> 4 & LOW, 4 + i));
-    }
-}
-
-struct Q8_0 {
-    static constexpr Direct DIRECT = Direct::BYTES;
-    static void unpack(Words words, const uint8_t* rest, const Target& to) {
-        FORETOKEN_UNROLL
-        for (int i = 0; i < 8; ++i) to.put(i, words[i] ^ FLIPPED);
-        to.scales[0] = half(rest);
-    }
-};
-
 // Return bit `index` of each byte as the fifth bit of a code.
 inline Unsigned fifth(Unsigned bits, int index) { return (index < 4 ? bits << (4 - index) : bits >> (index - 4)) & 0x10101010; }
 
-// A word of scale and minimum, or a scale behind the words; a word of fifth bits; the lower four bits.
-template <bool MINIMUM, bool FIFTH>
-struct Nibbles {
-    static constexpr uint64_t ARRANGED = FIFTH << MINIMUM;
-    static constexpr auto arrange = by_quads;
+inline PairOfQuads halves_of(Unsigned both) { return {both & LOW, both >> 4 & LOW}; }
+
+// A block of 32 with a scale behind its words. `pair` returns quads i and 4 + i.
+template <class Kind>
+struct OneScale {
     static void unpack(Words words, const uint8_t* rest, const Target& to) {
-        const Unsigned bits = FIFTH ? words[MINIMUM] : Unsigned{};
-        nibbles({words.from + (MINIMUM + FIFTH) * sizeof bits}, to,
-                [&](Unsigned codes, int quad) { return FIFTH ? codes | fifth(bits, quad) : codes; });
-        to.scales[0] = MINIMUM ? widen_halves(words[0] & 0xffff) : half(rest);
-        if constexpr (MINIMUM) to.minimums[0] = widen_halves(words[0] >> 16);
+        FORETOKEN_UNROLL
+        for (int i = 0; i < 4; ++i) {
+            const auto [low, high] = Kind::pair(words, i);
+            to.put(i, low);
+            to.put(4 + i, high);
+        }
+        to.scales[0] = Kind::scale(rest);
     }
+    static Floats scale(const uint8_t* rest) { return half(rest); }
 };
 
-struct Q4_0 : Nibbles<false, false> {
+struct Q8_0 : OneScale<Q8_0> {
+    static constexpr Direct DIRECT = Direct::BYTES;
+    static constexpr int WORDS = 8, REST = 2;
+    static PairOfQuads pair(Words words, int i) { return {words[i] ^ FLIPPED, words[4 + i] ^ FLIPPED}; }
+};
+
+struct Q4_0 : OneScale<Q4_0> {
+    static constexpr Direct DIRECT = Direct::NIBBLES;
+    static constexpr int WORDS = 4, REST = 2;
+    static PairOfQuads pair(Words words, int i) { return halves_of(words[i]); }
     static void fold(const Unsigned* quads, uint8_t* words) {
         for (int i = 0; i < 4; ++i) put_word(quads[i] | quads[4 + i] << 4, words, i);
     }
 };
-using Q4_1 = Nibbles<true, false>;
-using Q5_0 = Nibbles<false, true>;
-using Q5_1 = Nibbles<true, true>;
 
-struct IQ4_NL {
-    static void unpack(Words words, const uint8_t* rest, const Target& to) {
-        nibbles(words, to, [](Unsigned codes, int) { return lookup(IQ4_CODE, codes) ^ FLIPPED; });
-        to.scales[0] = half(rest);
+// A word of fifth bits, then the lower four.
+struct Q5_0 : OneScale<Q5_0> {
+    static constexpr Direct DIRECT = Direct::FIFTHS;
+    static constexpr int WORDS = 5, REST = 2;
+    static constexpr uint64_t ARRANGED = 1;
+    static constexpr auto arrange = by_quads;
+    static PairOfQuads pair(Words words, int i) {
+        const auto [low, high] = halves_of(words[1 + i]);
+        return {low | fifth(words[0], i), high | fifth(words[0], 4 + i)};
     }
 };
 
-struct MXFP4 {
+struct IQ4_NL : OneScale<IQ4_NL> {
+    static constexpr Direct DIRECT = Direct::LOOKED_UP;
+    static constexpr int WORDS = 4, REST = 2;
+    static PairOfQuads pair(Words words, int i) {
+        const auto [low, high] = halves_of(words[i]);
+        return {lookup(IQ4_CODE, low) ^ FLIPPED, lookup(IQ4_CODE, high) ^ FLIPPED};
+    }
+};
+
+struct MXFP4 : OneScale<MXFP4> {
     static constexpr Direct DIRECT = Direct::FP4;
-    static void unpack(Words words, const uint8_t* rest, const Target& to) {
-        nibbles(words, to, [](Unsigned codes, int) { return lookup(FP4_CODE, codes); });
-        to.scales[0] = scale(rest);
+    static constexpr int WORDS = 4, REST = 1;
+    static PairOfQuads pair(Words words, int i) {
+        const auto [low, high] = halves_of(words[i]);
+        return {lookup(FP4_CODE, low), lookup(FP4_CODE, high)};
     }
     // Return half of 2^(e - 127), since the codes are twice the numbers; the smallest are subnormal.
     static Floats scale(const uint8_t* rest) {
@@ -77,6 +81,26 @@ struct MXFP4 {
         return std::bit_cast<Floats>(Unsigned((small & Unsigned(0x00200000u << (e & 1))) | (~small & Unsigned((e - 1) << 23))));
     }
 };
+
+// A word of scale and minimum, a word of fifth bits, if there are any, and the lower four bits.
+template <bool FIFTH>
+struct Nibbles {
+    static constexpr uint64_t ARRANGED = FIFTH << 1;
+    static constexpr auto arrange = by_quads;
+    static void unpack(Words words, const uint8_t*, const Target& to) {
+        const Unsigned bits = FIFTH ? words[1] : Unsigned{};
+        FORETOKEN_UNROLL
+        for (int i = 0; i < 4; ++i) {
+            const auto [low, high] = halves_of(words[1 + FIFTH + i]);
+            to.put(i, FIFTH ? low | fifth(bits, i) : low);
+            to.put(4 + i, FIFTH ? high | fifth(bits, 4 + i) : high);
+        }
+        to.scales[0] = widen_halves(words[0] & 0xffff);
+        to.minimums[0] = widen_halves(words[0] >> 16);
+    }
+};
+using Q4_1 = Nibbles<false>;
+using Q5_1 = Nibbles<true>;
 
 // Four scales of eight bits, UE4M3, each for two words: the lower halves of eight bytes, then the upper halves.
 struct NVFP4 {
@@ -210,15 +234,11 @@ struct SixBits {
     const Unsigned scales[2], minimums[2];
 };
 
-struct PairOfQuads {
-    Unsigned low, high;
-};
-
 // 32 words of lower four bits: the lower halves of eight words hold 32 inputs, the upper halves the next 32. Before them eight
 // words of fifth bits, if there are any: a bit for each 32 inputs. Return quad `i` of both groups of a pair.
 template <bool FIFTH>
 inline PairOfQuads pair_of_quads(Words words, int pair, int i) {
-    const Unsigned both = words[(FIFTH ? 12 : 4) + 8 * pair + i], low = both & LOW, high = both >> 4 & LOW;
+    const auto [low, high] = halves_of(words[(FIFTH ? 12 : 4) + 8 * pair + i]);
     if constexpr (!FIFTH) return {low, high};
     const Unsigned bits = words[4 + i];
     return {low | fifth(bits, 2 * pair), high | fifth(bits, 2 * pair + 1)};
@@ -280,8 +300,12 @@ struct IQ4_XS {
         const Floats scale = widen_halves(first & 0xffff);
         FORETOKEN_UNROLL
         for (int g = 0; g < 8; ++g) {
-            nibbles({words.from + (2 + 4 * g) * sizeof first}, {.codes = to.codes + 8 * g},
-                    [](Unsigned codes, int) { return lookup(IQ4_CODE, codes) ^ FLIPPED; });
+            FORETOKEN_UNROLL
+            for (int i = 0; i < 4; ++i) {
+                const auto [low, high] = IQ4_NL::pair({words.from + (2 + 4 * g) * sizeof first}, i);
+                to.put(8 * g + i, low);
+                to.put(8 * g + 4 + i, high);
+            }
             const Unsigned both = (low >> (4 * g) & 15) | (first >> (16 + 2 * g) & 3) << 4;
             to.scales[g] = scale * (number(both) - all(32.0f));
         }
@@ -300,6 +324,7 @@ void unpack(const uint8_t* words, const uint8_t* rest, int blocks, Unpacked& to)
 template <class Kind, int INPUTS, int BYTES, int WORDS, int WORDS_AT, int REST, int REST_AT, int GROUP>
 constexpr Format format(bool minimums, Codes codes, int centre) {
     static_assert(BYTES == WORDS * 4 + REST);
+    if constexpr (requires { Kind::WORDS; }) static_assert(Kind::WORDS == WORDS);
     Format result{INPUTS, BYTES, WORDS, WORDS_AT, REST, REST_AT, GROUP, minimums, codes, centre, unpack<Kind, INPUTS, WORDS, REST, GROUP>};
     if constexpr (requires { Kind::ARRANGED; }) {
         result.arranged = Kind::ARRANGED;
@@ -324,7 +349,7 @@ constexpr Format FORMATS[] = {
     unpacking::format<unpacking::Q3_K, 256, 110, 27, 0, 2, 108, 16>(false, Codes::CENTRED, 4),
     unpacking::format<unpacking::Q4_K, 256, 144, 36, 0, 0, 0, 32>(true, Codes::UNSIGNED, 0),
     unpacking::format<unpacking::Q5_K, 256, 176, 44, 0, 0, 0, 32>(true, Codes::UNSIGNED, 0),
-    unpacking::format<unpacking::Q6_K, 256, 210, unpacking::Q6_K::WORDS, 0, 2, 208, 16>(false, Codes::CENTRED, 32),
+    unpacking::format<unpacking::Q6_K, 256, 210, 52, 0, 2, 208, 16>(false, Codes::CENTRED, 32),
     unpacking::format<unpacking::IQ4_NL, 32, 18, 4, 2, 2, 0, 32>(false, Codes::WIDE, 128),
     unpacking::format<unpacking::IQ4_XS, 256, 136, 34, 0, 0, 0, 32>(false, Codes::WIDE, 128),
     unpacking::format<unpacking::MXFP4, 32, 17, 4, 1, 1, 0, 32>(false, Codes::CENTRED, 12),

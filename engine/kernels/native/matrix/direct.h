@@ -52,11 +52,8 @@ inline void add_minimums(const Ints* pairs, Floats least, const int32_t* sums, F
     for (int r = 0; r < R; ++r) part[r] = fused(__builtin_convertvector(sum[r], Floats), least, part[r]);
 }
 
-// Return how often the kernel of a format fetches in a unit.
-constexpr int steps_of(Direct direct) {
-    const bool paired = direct == Direct::NIBBLES_K || direct == Direct::FIFTHS_K || direct == Direct::FP4;
-    return UNIT / QUAD / (paired ? 2 : 1);
-}
+// Return how often the kernel of a format fetches in a unit: at each word or, where that holds two quads, at each pair.
+constexpr int steps_of(Direct direct) { return UNIT / QUAD / (direct == Direct::NO || direct == Direct::SIX_K || direct == Direct::BYTES ? 1 : 2); }
 
 // Q4_K and Q5_K.
 template <bool FIFTH, int R>
@@ -139,41 +136,36 @@ void multiply_six_k(const uint8_t* from, const Unpacked&, int, const Rows& rows,
     for (int r = 0; r < R; ++r) results[r] = fused(part[r], all(rows.steps[first + r]), results[r]);
 }
 
-// Blocks of 32 with a scale of their own: MXFP4 or, with BYTES, Q8_0.
-template <bool BYTES, int R>
+// Blocks of 32 with a scale of their own.
+template <class Kind, int R>
 void multiply_blocks(const uint8_t* from, const Unpacked&, int blocks, const Rows& rows, int above, int unit, Prefetch prefetch, Floats* results) {
-    constexpr int WORDS = BYTES ? 8 : 4;
-    const uint8_t* rest = from + size_t(blocks) * WORDS * sizeof(Unsigned);
+    constexpr bool WIDE = Kind::DIRECT == Direct::BYTES || Kind::DIRECT == Direct::LOOKED_UP;
+    const uint8_t* rest = from + size_t(blocks) * Kind::WORDS * sizeof(Unsigned);
     const size_t first = size_t(unit) * (UNIT / 32) * rows.count + above;
     const int8_t* codes = rows.codes + first * 32;
     Floats result[R];
     FORETOKEN_UNROLL
     for (int r = 0; r < R; ++r) result[r] = results[r];
     for (int block = 0; block < blocks; ++block, codes += size_t(rows.count) * 32) {
-        const unpacking::Words words{from + size_t(block) * WORDS * sizeof(Unsigned)};
+        const unpacking::Words words{from + size_t(block) * Kind::WORDS * sizeof(Unsigned)};
         const size_t row = first + size_t(block) * rows.count;
         Dots sum[R];
         FORETOKEN_UNROLL
-        for (int r = 0; r < R; ++r) sum[r] = dots(!BYTES || !WIDE_IS_SIGNED ? rows.sums[row + r] : 0);
+        for (int r = 0; r < R; ++r) sum[r] = dots(!WIDE || !WIDE_IS_SIGNED ? rows.sums[row + r] : 0);
         FORETOKEN_UNROLL
-        for (int i = 0; i < WORDS; ++i) {
-            const Unsigned word = words[i];
-            fetch(prefetch.from);
-            prefetch.from += prefetch.bytes;
-            if constexpr (BYTES) {
-                const Unsigned four = word ^ unpacking::FLIPPED;
-                FORETOKEN_UNROLL
-                for (int r = 0; r < R; ++r) sum[r] = dot<true>(sum[r], quads<true>(four), codes + r * 32 + i * QUAD);
-            } else {
-                const Unsigned low = lookup(unpacking::FP4_CODE, word & unpacking::LOW), high = lookup(unpacking::FP4_CODE, word >> 4 & unpacking::LOW);
-                FORETOKEN_UNROLL
-                for (int r = 0; r < R; ++r) {
-                    sum[r] = dot<false>(sum[r], quads<false>(low), codes + r * 32 + i * QUAD);
-                    sum[r] = dot<false>(sum[r], quads<false>(high), codes + r * 32 + 16 + i * QUAD);
-                }
+        for (int i = 0; i < 4; ++i) {
+            const auto [low, high] = Kind::pair(words, i);
+            for (int word = 0; word < steps_of(Kind::DIRECT) / 32; ++word) {
+                fetch(prefetch.from);
+                prefetch.from += prefetch.bytes;
+            }
+            FORETOKEN_UNROLL
+            for (int r = 0; r < R; ++r) {
+                sum[r] = dot<WIDE>(sum[r], quads<WIDE>(low), codes + r * 32 + i * QUAD);
+                sum[r] = dot<WIDE>(sum[r], quads<WIDE>(high), codes + r * 32 + 16 + i * QUAD);
             }
         }
-        const Floats scale = BYTES ? unpacking::half(rest + size_t(block) * 2 * LANES) : unpacking::MXFP4::scale(rest + size_t(block) * LANES);
+        const Floats scale = Kind::scale(rest + size_t(block) * Kind::REST * LANES);
         FORETOKEN_UNROLL
         for (int r = 0; r < R; ++r) result[r] = fused(fused(as_floats(sum[r]), scale, Floats{}), all(rows.steps[row + r]), result[r]);
     }
@@ -191,8 +183,11 @@ inline Kernel direct_kernel_for(Direct direct, int rows) {
             case Direct::NIBBLES_K: return multiply_nibbles_k<false, R>; \
             case Direct::FIFTHS_K: return multiply_nibbles_k<true, R>; \
             case Direct::SIX_K: return multiply_six_k<R>; \
-            case Direct::FP4: return multiply_blocks<false, R>; \
-            case Direct::BYTES: return multiply_blocks<true, R>; \
+            case Direct::NIBBLES: return multiply_blocks<unpacking::Q4_0, R>; \
+            case Direct::FIFTHS: return multiply_blocks<unpacking::Q5_0, R>; \
+            case Direct::LOOKED_UP: return multiply_blocks<unpacking::IQ4_NL, R>; \
+            case Direct::FP4: return multiply_blocks<unpacking::MXFP4, R>; \
+            case Direct::BYTES: return multiply_blocks<unpacking::Q8_0, R>; \
         } \
         break;
         FORETOKEN_ROWS(1) FORETOKEN_ROWS(2) FORETOKEN_ROWS(3) FORETOKEN_ROWS(4)

@@ -23,7 +23,7 @@ constexpr int UNIT = 256;  // inputs that are unpacked at once
 enum class Codes { UNSIGNED, CENTRED, WIDE };
 
 // Formats that are multiplied by a few rows as they are read, where enough sums stay in registers; see DirectKernel.
-enum class Direct { NO, NIBBLES_K, FIFTHS_K, SIX_K, FP4, BYTES };
+enum class Direct { NO, NIBBLES, FIFTHS, LOOKED_UP, NIBBLES_K, FIFTHS_K, SIX_K, FP4, BYTES };
 constexpr bool DIRECTLY = DOT_ROWS == 8;
 
 // 256 inputs of sixteen outputs: weight = scale * (code - centre) + minimum, by groups of 16 or 32 inputs.
@@ -82,6 +82,10 @@ struct Target {
     Ints* pairs;
     Floats* least;
     void put(int quad, Unsigned four) const { std::memcpy(codes[quad], &four, sizeof four); }
+};
+
+struct PairOfQuads {
+    Unsigned low, high;
 };
 
 inline Floats number(Unsigned value) { return __builtin_convertvector(std::bit_cast<Ints>(value), Floats); }
