@@ -140,7 +140,7 @@ public:
         Unpacked unpacked;
         for (int panel = first; panel < end; ++panel) {
             Floats results[MAX_STEP_ROWS];
-            for (size_t r = 0; r < tiles.size() * ROWS; ++r) results[r] = Floats{};
+            for (size_t r = 0; r < (tiles.size() - 1) * ROWS + tiles.back().count; ++r) results[r] = Floats{};
             for (int unit = 0; unit < units_; ++unit) {
                 const uint8_t* from = at(panel, unit);
                 if (direct == Direct::NO) unpack(panel, unit, unpacked);
