@@ -374,6 +374,6 @@ class Session:
 
         On a device all depths are assumed to cost the same until they are tried.
         """
-        verify = self.controllers.statistics.verify
+        verify = self.controllers.costs.verify
         if not self.target.runs_rounds and not verify.known:
             warm_up(self.target.model, verify, stored=self._times)

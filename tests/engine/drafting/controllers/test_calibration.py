@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.drafting.controllers.controller_statistics import Calibration
+from engine.drafting.controllers.proposer_statistics import Calibration
 
 
 @given(st.floats(0.3, 3.5), st.lists(st.floats(0.3, 0.98), min_size=3, max_size=8, unique=True))

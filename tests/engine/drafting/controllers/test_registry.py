@@ -3,28 +3,34 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.drafting.controllers.controller_statistics import (
-    ControllerStatistics,
-    ProposerStatistics,
-)
-from engine.drafting.controllers.factory import create
+from engine.decoding.context import Context
+from engine.decoding.sampling import Sampler
+from engine.drafting.controllers.factory import ControllerFactory
+from engine.drafting.controllers.proposer_statistics import ProposerStatistics
 from engine.drafting.controllers.times import Times
 from engine.drafting.controllers.warm_up import ROWS, warm_up
+from engine.drafting.proposers import create
+from engine.drafting.resources import Resources
 from engine.errors import InvalidRequest
 from engine.events import Budget, Origin, Round, Timing, Tree
 from engine.request import FIXED_DEPTH, Control, Speculation, controller_named
 from engine.values import MAX_DEPTH
+from engine.values.sampling import AcceptanceRule, Sampling
 from tests.support.fakes import TableModel
 
 
 @pytest.mark.parametrize("control", Control)
 def test_every_controller_starts_without_experience(control: Control) -> None:
-    budget = create(control, 5, ControllerStatistics()).budget()
+    speculation = Speculation(proposer="ngram", controller=control, depth=5)
+    proposer = create("ngram", {}, Resources())
+    sampler = Sampler(Sampling(), AcceptanceRule.GREEDY, 1, Context([1]), 2)
+    budget = ControllerFactory().controller(speculation, proposer, sampler).budget()
     # Auto measures a plain round first: it is what all others are compared with.
     assert budget == (Budget(5, 15) if control is Control.FIXED else Budget(0, 0))
 
@@ -118,13 +124,30 @@ def test_one_measurement_of_a_rare_size_does_not_outweigh_many_of_another() -> N
     assert verify.table(2)[1] == pytest.approx(2.0, abs=0.1)
 
 
-def test_estimates_fade_alike_however_long_nothing_was_drafted() -> None:
+def test_counts_do_not_overflow_and_another_text_begins_with_what_is_usual() -> None:
     proposer = ProposerStatistics()
-    machine_round = Round(0, "it", Budget(2, 2), Tree.chain([0, 0]), (0, 1), 0, Origin.BONUS,
-                          (None,) * 2, (None,) * 2, None, Timing(0, 1, 1), 3)  # fmt: skip
+    right = Round(0, "it", Budget(2, 2), Tree.chain([0, 0]), (0, 1), 0, Origin.BONUS,
+                  (None,) * 2, (None,) * 2, None, Timing(0, 1, 1), 3)  # fmt: skip
+    wrong = replace(right, accepted_path=(), origin=Origin.CORRECTION)
     for _ in range(5000):  # the weights would overflow, were they not brought back
-        proposer.learn(machine_round, idle=64)
-    assert all(0.9 < rate <= 1 for rate in itertools.islice(proposer.acceptance_rates(), 2))
-    before = next(proposer.acceptance_rates())
+        proposer.learn(right)
+    assert all(0.9 < accepted <= 1 for _, accepted in itertools.islice(proposer.survival(), 2))
     proposer.begin()
-    assert next(proposer.acceptance_rates()) <= before
+    for _ in range(20):
+        proposer.learn(wrong)
+    assert next(proposer.survival())[1] < 0.25
+    proposer.begin()
+    assert next(proposer.survival())[1] > 0.8
+
+
+def test_a_text_that_is_worse_than_usual_is_thought_worse_at_later_positions_too() -> None:
+    proposer = ProposerStatistics()
+    draft = Round(0, "it", Budget(4, 4), Tree.chain([0] * 4), (0, 1, 2, 3), 0, Origin.BONUS,
+                  (None,) * 4, (None,) * 4, None, Timing(0, 1, 1), 5)  # fmt: skip
+    for _ in range(100):
+        proposer.learn(draft)
+    proposer.begin()
+    for _ in range(10):
+        proposer.learn(replace(draft, accepted_path=()))
+    (_, first), (_, second) = itertools.islice(proposer.survival(), 2)
+    assert second < 0.5 * first

@@ -40,7 +40,7 @@ def test_the_next_start_takes_what_this_one_measured(
             engine.load(request_for(*pair))
             list(engine.generate(measuring))
             assert engine._pair is not None
-            verify = engine._pair.session.controllers.statistics.verify
+            verify = engine._pair.session.controllers.costs.verify
         file = tmp_path / f"{fingerprint(pair[0])}.json"
         content = json.loads(file.read_text())
         assert list(map(int, content["seconds"])) == list(ROWS)

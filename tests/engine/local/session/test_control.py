@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from engine.drafting.controllers.controller_statistics import ProposerStatistics
+from engine.drafting.controllers.proposer_statistics import ProposerStatistics
 from engine.events import Emitted
 from engine.local.session import Session
 from engine.request import Control, Request, Speculation
@@ -46,9 +46,9 @@ def test_what_verifying_takes_is_measured_once_and_only_where_it_matters(
     session: Session,
 ) -> None:
     answered(session, controlled(Control.FIXED))
-    assert not session.controllers.statistics.verify.known
+    assert not session.controllers.costs.verify.known
     answered(session, controlled(Control.AUTO))
-    assert session.controllers.statistics.verify.known
+    assert session.controllers.costs.verify.known
 
 
 def test_under_rejection_a_given_seed_starts_without_what_earlier_replies_taught(
@@ -58,6 +58,6 @@ def test_under_rejection_a_given_seed_starts_without_what_earlier_replies_taught
     request = controlled(None, acceptance=AcceptanceRule.REJECTION)
     answered(session, request)
     learnt = session.controllers.proposer_statistics("draft", AcceptanceRule.REJECTION)
-    assert list(learnt.acceptance_rates()) == list(ProposerStatistics().acceptance_rates())
+    assert list(learnt.survival()) == list(ProposerStatistics().survival())
     answered(session, replace(request, sampling=Sampling(temperature=1.0)))
-    assert list(learnt.acceptance_rates()) != list(ProposerStatistics().acceptance_rates())
+    assert list(learnt.survival()) != list(ProposerStatistics().survival())
