@@ -1,8 +1,8 @@
 """Record what every drafter of a pair drafts at every position of its replies.
 
-Each reply is decoded plainly. At each position each drafter drafts as far as it may; its tokens are compared
-with the reply's, and dropped. Replaying such a recording (replay.py) needs no model: n-grams and suffixes
-are computed from the tokens.
+Each reply is decoded plainly. At each position each drafter drafts as far as it may; its tokens are
+compared with the reply's, and dropped. Replaying such a recording (replay.py) needs no model: n-grams and
+suffixes are computed from the tokens.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """``verify_s``: seconds of a pass by rows, of 1, 2, ... ``token_s``: of a drafted token by drafter."""
+    """``verify_s``: seconds of a pass of 1, 2, ... rows. ``token_s``: of a drafted token, by drafter."""
 
     texts: tuple[Text, ...]
     verify_s: tuple[float, ...]
@@ -147,7 +147,7 @@ class _Recorders:
 
     made: list[Recorder] = field(default_factory=list)
 
-    def proposer(self, slot: Slot, speculation: Speculation) -> Recorder:
+    def proposer(self, slot: Slot) -> Recorder:
         if not self.made:
             self.made.append(Recorder(_members(slot.resources)))
         return self.made[0]
@@ -164,7 +164,7 @@ def record(
     """Return what the pair drafts in the replies to ``prompts``. Raises GenerationFailed."""
     catalog = open_inventory(paths.data_folder(None)).catalog
     engine, recorders, texts = LocalEngine(lambda: catalog), _Recorders(), list[Text]()
-    with patch.object(Slot, "proposer", lambda slot, wanted: recorders.proposer(slot, wanted)):
+    with patch.object(Slot, "proposer", lambda slot, _: recorders.proposer(slot)):
         try:
             engine.load(request)
             seconds = engine.measure(

@@ -7,25 +7,28 @@ computer, however busy.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise, takewhile
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 from engine.decoding.acceptance import Acceptance
 from engine.decoding.context import Context
 from engine.decoding.loop import RoundLoop, RoundOutput, StoppingCriteria
 from engine.decoding.proposer import DraftProposal, Proposer
-from engine.decoding.sampling import Sampler
 from engine.decoding.verifier import VerifierOutput
 from engine.drafting import proposers
 from engine.drafting.controllers.factory import ControllerFactory
 from engine.drafting.controllers.warm_up import ROWS
 from engine.drafting.proposers.best import BestProposer
 from engine.drafting.proposers.drawing import BaseProposer, Floors, above_floors
+from engine.drafting.proposers.hybrid import HybridProposer
 from engine.drafting.resources import Resources
 from engine.events import Budget, Origin, Round, Timing
 from engine.request import Speculation
+from engine.values import MAX_DEPTH
 from engine.values.sampling import AcceptanceRule
 from tools.drafts.record import Draft, Text
 
@@ -38,7 +41,7 @@ _LOOK_UP = 0.0015
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """``verify_s``: seconds of a pass by rows, of 1, 2, ...; ``token_s``: of a drafted token, by drafter."""
+    """``verify_s``: seconds of a pass of 1, 2, ... rows. ``token_s``: of a drafted token, by drafter."""
 
     verify_s: Sequence[float]
     token_s: Mapping[str, float]
@@ -50,7 +53,7 @@ class Machine:
         seconds = []
         for rows in range(1, known[-1][0] + 1):
             (low, least), (high, most) = next(
-                pair for pair in zip(known, known[1:], strict=False) if rows <= pair[1][0]
+                pair for pair in pairwise(known) if rows <= pair[1][0]
             )
             seconds.append(plain_s * (least + (most - least) * (rows - low) / (high - low)))
         return cls(seconds, {"draft": token * plain_s})
@@ -59,9 +62,17 @@ class Machine:
 QUIET = Machine.of({1: 1, 2: 1.09, 4: 1.37, 8: 1.84, 16: 2.68}, 0.31)
 """Qwen2.5-Coder 1.5B and 0.5B, four bits, two quiet cores of Zen 5 (docs/log/controllers.md)."""
 
+FIXED = (
+    *(("draft", depth) for depth in (1, 2, 3, 4, 5, 6, 8)),
+    *(("ngram", depth) for depth in (3, 7)),
+    ("suffix", MAX_DEPTH),
+    ("hybrid", MAX_DEPTH),
+)
+"""Settings that drafting is compared with: proposers and their depths."""
+
 
 class Recorded(BaseProposer):
-    """Drafts as the recording says. ``steps`` counts the tokens drafted, with those that ended a draft."""
+    """Drafts as the recording says. ``steps``: the tokens drafted, with those that were left out."""
 
     def __init__(self, drafts: Sequence[Draft], reply: Sequence[int]) -> None:
         self._drafts, self._reply = drafts, reply
@@ -121,11 +132,8 @@ class _Launcher:
 
     def _verified(self, budget: Budget, proposal: DraftProposal) -> RoundOutput:
         wanted = self.text.reply[self.context.generated :]
-        accepted = 0
-        for token, right in zip(proposal.tree.tokens, wanted[:-1], strict=False):
-            if token != right:
-                break
-            accepted += 1
+        pairs = zip(proposal.tree.tokens, wanted[:-1], strict=False)
+        accepted = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
         origin = Origin.BONUS if accepted == len(proposal.tree) else Origin.CORRECTION
         acceptance = Acceptance(tuple(range(accepted)), wanted[accepted], origin)
         unknown = (None,) * len(proposal.tree)
@@ -142,7 +150,7 @@ class Player:
     speculation: Speculation
     machine: Machine
     chance: random.Random
-    factory: ControllerFactory = field(default_factory=ControllerFactory)
+    factory: ControllerFactory = field(default_factory=lambda: ControllerFactory(clock=lambda: 0.0))
     on_round: Callable[[Round], None] = lambda round: None
     _proposer: Any = None
 
@@ -178,24 +186,17 @@ class Player:
         name = self.speculation.proposer
         if name in members:
             return members[name]
-        if self._proposer is None:
-            neural = name == "hybrid"
-            self._proposer = _hybrid() if neural else proposers.create(name, {}, Resources())
+        if self._proposer is None and name == "hybrid":
+            with patch.object(proposers, "create"):
+                self._proposer = HybridProposer(HybridProposer.Options(), Resources())
+        elif self._proposer is None:
+            self._proposer = proposers.create(name, {}, Resources())
         if isinstance(self._proposer, BestProposer):
             self._proposer.members = dict(members)
             self._proposer._preferred = proposers.preferred(members)
-        elif name == "hybrid":
-            self._proposer.neural = members["draft"]
+        elif isinstance(self._proposer, HybridProposer):
+            self._proposer.neural = members[self._proposer.neural_name]
         return self._proposer
-
-
-def _hybrid() -> Any:
-    from unittest.mock import patch
-
-    from engine.drafting.proposers.hybrid import HybridProposer
-
-    with patch.object(proposers, "create"):
-        return HybridProposer(HybridProposer.Options(), Resources())
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +214,12 @@ class Speed:
 
 
 def replay(
-    texts: Sequence[Text], speculation: Speculation, machine: Machine, *, cold: bool, seeds: int = 3
+    texts: Sequence[Text],
+    speculation: Speculation,
+    machine: Machine,
+    *,
+    cold: bool = False,
+    seeds: int = 3,
 ) -> dict[str, Speed]:
     """Return speeds by kind, and of "all". ``cold``: each reply is the first after a load; else replies
     follow one another in changing order, after one that does not count."""

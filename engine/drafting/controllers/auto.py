@@ -2,21 +2,21 @@
 
     tokens/s = (1 + E[accepted]) / (T_draft + T_verify(1 + drafted) + T_between rounds)
 
-Both expectations follow from two rates per position: that a draft reaches it, and that its token is accepted
-(``proposer_statistics.py``). Plain decoding and each loaded drafter are options, each at its best depth. The
-controller follows the leader, which must be beaten by a margin. Where requests share passes, tokens and
-seconds are those of all together (``batch.py``).
+Both expectations follow from two rates per position: that a draft reaches it, and that its token is
+accepted (``proposer_statistics.py``). Plain decoding and each loaded drafter are options, each at its
+best depth. The leader drafts until it is beaten by a margin. Where requests share passes,
+tokens and seconds are those of all together (``batch.py``).
 
-- **What costs nothing is judged in every round** (full information, as in "Not-a-Bandit", arXiv 2510.20064):
-  verification tells how much of the recalled text was right, whoever drafted. Recalled text takes a round if
-  more of it is expected to be accepted than ``Budget.needed``, the tokens that the leader yields in that time.
-- **What costs a model's pass is tried at a price.** A share of the time is saved up. Another option is tried
-  once that pays for the tokens that the try is expected to lose: often where tries are cheap, seldom where
-  they are dear, and all tries together cost that share.
-- **Drafts end at unlikely tokens.** Proposers state probabilities, which are calibrated by past acceptance. A
-  draft continues while one more token is likely enough to be worth its time at the leader's speed. The token
-  that ends it is verified if it is worth a row. (Stopping by probability: EAGLE-2, arXiv 2406.16858, for
-  trees.)
+- **What costs nothing is judged in every round** (full information, as in "Not-a-Bandit", arXiv
+  2510.20064): verification tells how much of the recalled text was right, whoever drafted. Recalled
+  text takes a round if more of it is expected to be accepted than ``Budget.needed``, which is what the
+  leader yields in that time.
+- **What costs a model's pass is tried at a price.** A share of the time is saved up. Another option is
+  tried once that pays for the tokens that the try is expected to lose: often where tries are cheap,
+  seldom where they are dear, and all tries together cost that share.
+- **Drafts end at unlikely tokens.** Proposers state probabilities, calibrated by past acceptance. A draft
+  continues while one more token is likely enough to be worth its time at the leader's speed. The token
+  that ends it is verified if it is worth a row. (Stopping by probability: EAGLE-2, arXiv 2406.16858.)
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from engine.values import MAX_DEPTH, MAX_ROWS
 from engine.values.method_titles import method_title
 
 _MARGIN = 0.03
-"""Minimum gain in speed over the leader, so that noise does not change it: a drafter must catch up first."""
+"""Minimum gain in speed of another drafter: it must first catch up with the text."""
 _SAVED = 0.02
 """Share of the time that tries may cost."""
 _FIRST, _TRY = 4, 2
@@ -43,8 +43,10 @@ ASSUMED = 0.1
 """Assumed time of a drafted token that was not measured yet, in plain rounds."""
 _LEAST_LIKELY = 1e-3
 """The search for a depth ends where the last token is accepted more rarely than this."""
-_LOOK = 8
-"""Rounds after which the times of rounds are looked up again: that takes time too."""
+_DECIDE, _LOOK = 3, 16
+"""Rounds after which an option, and after which the times of rounds, are estimated again."""
+_COST_DEPTH = 8
+"""Depth up to which the cost of one more token is averaged: rows beyond it cost more and are rare."""
 _ANNOUNCE = 16
 """Minimum rounds between two reasons for one option, for readers, and because reasons take time."""
 
@@ -101,16 +103,15 @@ class Auto:
         self.deepest, self.costs, self.members = deepest, costs, members
         self._recall, self._clock = recall, clock
         self._ended = 0.0  # end of the last round; 0: none yet
-        self._drafted: str | None = (
-            None  # drafted in the last round, so has nothing to catch up with
-        )
+        self._drafted: str | None = None  # who drafted last, and has nothing to catch up with
         self._active: str | None = None  # drafts in this round
         self._leader: str | None = next(iter(members))
+        self.leader: Option | None = None  # of the last decision
         self._saved = 0.0  # seconds for tries
         self._tried: float | None = None  # the leader's speed if this round is a try
         self._rounds = 0
-        # Maximum depth of drafts that end by themselves. It doubles when a whole draft is accepted: where
-        # all is accepted, recalled text will soon take over.
+        # Maximum depth, which doubles when a whole draft is accepted: earlier texts may mislead, and
+        # where all is accepted recalled text soon takes over.
         self._limit = _FIRST
         self._beside, self._extra_s = Beside(), 0.0
         self._situation = (0, 0, False)
@@ -124,11 +125,6 @@ class Auto:
         for member in members.values():
             member.begin()
 
-    @property
-    def leader(self) -> Option | None:
-        """The option of the last decision; None before."""
-        return self._options.get(self._leader)
-
     def budget(self, beside: Beside | None = None, extra_s: float = 0.0) -> Budget:
         """Return how far the next round may draft, ``beside`` others. ``extra_s``: seconds that a round
         with a draft takes besides."""
@@ -137,7 +133,8 @@ class Auto:
             if self._ended:
                 self.costs.observe_between(self._clock() - self._ended)
         if not self.costs.verify.known or not self.deepest:
-            return Budget(0, 0)  # measure a plain round first: all others are compared with it
+            # Measure a plain round first: all others are compared with it.
+            return Budget(0, 0, proposer=self._proposer(None))
         situation = beside.requests, round(beside.rows), extra_s > 0
         self._beside, self._extra_s = beside, extra_s
         if situation != self._situation:
@@ -146,16 +143,17 @@ class Auto:
         for name in (None, *self.members):
             if name not in self._options:
                 self._options[name] = self._plain() if name is None else self._best(name)
-        leader = self._lead()
+        self.leader = leader = self._lead()
         chosen = self._affordable_try(leader) or leader
         self._active = name = chosen.name
         self._tried = None if chosen is leader else leader.speed
         floors, depth = (0.0, 0.0), chosen.depth
-        if name is not None and chosen is leader and self.deepest > 1:
-            if self.members[name].ends_drafts:
+        if name is not None and chosen is leader:
+            if self.deepest > 1 and self.members[name].ends_drafts:
                 found = self._times[name]
                 floors = self.members[name].floors(leader.speed, found.token_s, found.row_s)
-                depth = min(len(found.seconds) - 1, self._limit)
+                depth = len(found.seconds) - 1
+            depth = min(depth, self._limit)
         needed = tuple(leader.speed * each - beside.tokens - 1 for each in self._recall_times())
         decision = self._announce(leader, depth if chosen is leader else leader.depth)
         return Budget(
@@ -163,7 +161,7 @@ class Auto:
             MAX_DEPTH if depth else 0,
             decision,
             *floors,
-            proposer=(name or next(iter(self.members))) if self._recall else None,
+            proposer=self._proposer(name),
             needed=needed,
             plain_s=self._options[None].seconds * self.costs.pace,
         )
@@ -176,10 +174,11 @@ class Auto:
             name, draft_times, caught_up = None, self._recall[1], True
         elif name is not None:
             draft_times = self.members[name].draft_times
-        verify.observe_step(1 + len(round.tree))
-        # Sampling and acceptance count as verification: they too grow with the rows.
-        steps = [(verify, 1 + len(round.tree), timing.total_s - timing.draft_s)]
-        steps = [] if shared else steps
+        steps = []
+        if not shared:
+            verify.observe_step(1 + len(round.tree))
+            # Sampling and acceptance count as verification: they too grow with the rows.
+            steps.append((verify, 1 + len(round.tree), timing.total_s - timing.draft_s))
         if draft_times is not None and caught_up:
             steps.append((draft_times, round.tree.depth, timing.draft_s))
             if not draft_times.known:
@@ -187,7 +186,9 @@ class Auto:
         self.costs.observe(steps)
         if name is not None:
             self.members[name].learn(round)
-            self._forget(name)
+            # One round changes the estimates little, and a decision takes time.
+            if self._rounds % _DECIDE == 0 or self._tried is not None:
+                self._forget(name)
             if 0 < len(round.accepted_path) == round.tree.depth >= self._limit:
                 self._limit *= 2
         self._drafted = name
@@ -212,16 +213,19 @@ class Auto:
             cache.clear()
 
     def needed(self, name: str, speed: float) -> float | None:
-        """Return the acceptance rate, alike at all positions, at which a drafter reaches ``speed``; None if
-        there is none. So the rates needed and expected compare across depths."""
+        """Return the acceptance rate, alike at all positions, at which a drafter reaches ``speed``; None
+        if none does. So the rates needed and expected compare across depths."""
         low, high = 0.0, 1.0
         if self._best(name, rate=1.0).speed < speed:
             return None
-        while high - low > 0.005:
+        while high - low > 0.02:
             middle = (low + high) / 2
             reaches = self._best(name, rate=middle).speed >= speed
             low, high = (low, middle) if reaches else (middle, high)
         return high
+
+    def _proposer(self, name: str | None) -> str | None:
+        return (name or next(iter(self.members))) if self._recall else None
 
     def _forget(self, name: str) -> None:
         self._options.pop(name, None)
@@ -237,7 +241,7 @@ class Auto:
         return leader
 
     def _affordable_try(self, leader: Option) -> Option | None:
-        """Return the try that loses least, if the savings pay for it; none beside others, who would pay too."""
+        """Return the try that loses least, if the savings pay for it; none beside others."""
         if self._beside.requests or not (others := [n for n in self.members if n != leader.name]):
             return None
         for name in others:
@@ -292,7 +296,7 @@ class Auto:
             wait = min(taken.wait, costs.verify.wait) / costs.pace + self._extra_s
             rows = [verify[min(first + member.nodes(depth), MAX_ROWS)] for depth in depths]
             seconds += [row + drafts[n] + always + wait for n, row in enumerate(rows, 1)]
-            if (last := min(len(rows), _LOOK)) > 1:
+            if (last := min(len(rows), _COST_DEPTH)) > 1:
                 # Negative if trees are wider the shallower they are.
                 row_s = max(rows[last - 1] - rows[0], 0.0) / (last - 1)
                 token_s = row_s + max(drafts[last] - drafts[1], 0.0) / (last - 1)
@@ -319,9 +323,9 @@ class Auto:
     def _announce(self, leader: Option, depth: int) -> Decision | None:
         """Return the decision if it differs from the one announced last."""
         told = self._announced
-        if told is not None and bool(told.depth) == bool(depth):
-            if self._rounds - self._announced_at < _ANNOUNCE:
-                return None
+        soon = self._rounds - self._announced_at < _ANNOUNCE
+        if soon and told is not None and bool(told.depth) == bool(depth):
+            return None
         plain, self._announced_at = self._options[None], self._rounds
         best = max((self._options[name] for name in self.members), key=_speed)
         assert best.name is not None

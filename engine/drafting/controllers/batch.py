@@ -1,9 +1,9 @@
 """Requests that share passes: what each adds to the others', and who prefills when.
 
-A pass has 16 rows for all requests, and drafts are made one after the other while the others wait. So each
-request's controller compares the tokens per second of all together, with what the others add as it stands
-(``Beside`` in ``auto.py``). Drafting pays with few requests, and mostly does not with many: then all rows go
-to pending tokens, which always count.
+A pass has 16 rows for all requests, and drafts are made one after the other while the others wait. So
+each request's controller compares the tokens per second of all together, with what the others add as it
+stands (``Beside`` in ``auto.py``). Drafting pays with few requests, and mostly does not with many: then
+all rows go to pending tokens, which always count.
 """
 
 from __future__ import annotations
@@ -154,7 +154,8 @@ class BatchMember:
         """
         if self._prefilled:
             return 0.0
-        assumed = ASSUMED / _PREFILL_SPEED * self._batch.costs.verify(1)
+        verify = self._batch.costs.verify
+        assumed = ASSUMED / _PREFILL_SPEED * verify(1)
         seconds = self._statistics.prefill_s(self._unread, assumed)
         return seconds / max(self._rounds, _LEAST_LEFT)
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from time import perf_counter
+
 from engine.decoding.controller import Controller
 from engine.decoding.proposer import ChoosingProposer, Proposer
 from engine.decoding.sampling import Sampler
@@ -19,12 +22,18 @@ from engine.values.sampling import AcceptanceRule
 class ControllerFactory:
     """Keeps statistics by proposer and rule as long as the pair is loaded."""
 
-    def __init__(self, model: Model | None = None, *, stops_early: bool = True) -> None:
+    def __init__(
+        self,
+        model: Model | None = None,
+        *,
+        stops_early: bool = True,
+        clock: Callable[[], float] = perf_counter,
+    ) -> None:
         """``model``: the target. ``stops_early``: whether drafts may (see ``Budget.floor``); in captured
         rounds they cannot."""
         self.costs = Costs(_times_of(model))
         self.batch = BatchController(self.costs)
-        self.stops_early = stops_early
+        self.stops_early, self._clock = stops_early, clock
         self._proposers: dict[tuple[str, AcceptanceRule], ProposerStatistics] = {}
 
     def controller(
@@ -41,7 +50,7 @@ class ControllerFactory:
             times = self._statistics(proposer.recall_name, sampler).draft_times
             recall = proposer.recall_name, times
         members = {name: self._statistics(name, sampler) for name in names}
-        return Auto(speculation.deepest, self.costs, members, recall)
+        return Auto(speculation.deepest, self.costs, members, recall, self._clock)
 
     def batch_member(
         self, speculation: Speculation, proposer: Proposer, sampler: Sampler

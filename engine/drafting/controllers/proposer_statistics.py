@@ -1,4 +1,4 @@
-"""What is known of one drafter: how far its drafts go and stand, how well it knows that, what they take."""
+"""What is known of one drafter: how far its drafts go and are accepted, and what they take."""
 
 from __future__ import annotations
 
@@ -12,13 +12,18 @@ from engine.values import MAX_DEPTH
 PRIOR = 0.7
 """Assumed acceptance of the first token of a drafter that was never verified: high enough to try it."""
 _PRIOR_ROUNDS, _USUAL_ROUNDS = 1.0, 4.0
-"""Strength, in rounds, of the prior of a new drafter, and of what is usual for a drafter in a new text."""
+"""Strength, in rounds, of the prior of a new drafter, and of what is usual in a new text."""
 _DECAY, _DECAY_ALL = 0.97, 0.995
 """Decay of an observation per round, within a text (about the last 30 matter) and over all texts."""
 _LARGEST = 1e9
 _PRIOR_STATED, _PRIOR_TOKENS, _REMEMBERED = 0.8, 20.0, 200.0
 """The prior of a calibration: so many tokens with this probability, all correctly stated; and the maximum
 number of tokens remembered."""
+_NEXT_RATE = 0.8
+"""Assumed acceptance of the token after a likely one: a draft continues if that is worth its time. Found
+by replaying recorded drafts; the measured rate of second tokens is no better (docs/log)."""
+_MAX_FLOOR = 0.9
+"""Maximum probability that a draft needs to continue."""
 _MAX_RATE, _MAX_POWER = 0.995, 4.0
 """Limits of the rates that a calibration compares, and of its power."""
 
@@ -161,16 +166,11 @@ class ProposerStatistics:
         """Return ``Budget``'s floor and row floor, as probabilities that the proposer states.
 
         A token is worth ``token_s`` (drafting and verification) or ``row_s`` (verification) if it is as
-        likely as the tokens that ``speed`` yields in that time. Whether to draft another is decided before
-        it is known: it is accepted as often as tokens after an accepted one are.
+        likely as the tokens that ``speed`` yields in that time.
         """
-        floor, row_floor = speed * token_s / self._next_rate, speed * row_s
+        floor, row_floor = speed * token_s / _NEXT_RATE, speed * row_s
         stated = self.calibration.stated
-        return stated(min(floor, 0.9)), stated(min(row_floor, 0.9))
-
-    @property
-    def _next_rate(self) -> float:
-        return 0.8
+        return stated(min(floor, _MAX_FLOOR)), stated(min(row_floor, _MAX_FLOOR))
 
     def observe_prefill(self, tokens: int, seconds: float) -> None:
         """Record the time of a prefill chunk."""
@@ -178,7 +178,7 @@ class ProposerStatistics:
         self._prefill_s += seconds
 
     def prefill_s(self, tokens: int, assumed: float) -> float:
-        """Return the seconds to prefill ``tokens``, of which one takes ``assumed`` until it was measured."""
+        """Return the seconds to prefill ``tokens``; until measured, one takes ``assumed``."""
         measured = self._prefill_tokens
         return tokens * (self._prefill_s / measured if measured else assumed)
 

@@ -1,4 +1,4 @@
-"""Learn how long a step takes by its size, on a machine whose pace drifts and whose calls sometimes wait."""
+"""Learn how long a step takes by its size, on a machine whose pace drifts and whose calls may wait."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class Times:
     Below the smallest measured size the line goes through zero if ``proportional``, as for drafting token
     by token; else it is flat, as for verifying many tokens in one pass.
 
-    ``wait``: the mean seconds that a call waits, mostly for a core, instead of computing. On a busy machine
-    one call in a few takes many times its computing time, whatever its size. Counted as pace that would
-    make large steps seem slow; counted as the time of one size, that size.
+    ``wait``: the mean seconds that a call waits, mostly for a core, instead of computing. On a busy
+    machine one call in a few takes many times its computing time, whatever its size. Counted as pace that
+    would make large steps seem slow; counted as the time of one size, that size.
     """
 
     def __init__(self, *, proportional: bool) -> None:
@@ -157,9 +157,9 @@ class MixtureTimes(Times):
 class Costs:
     """What steps take on this machine. ``verify``: a pass by rows, including the pending token.
 
-    ``between``: seconds between two rounds, for text, events and the page. ``pace``: the machine's current
-    slowness relative to its usual pace, 1. Other work and heat slow all steps alike: without the pace,
-    times of depths that are not in use would be outdated, and comparisons with them wrong.
+    ``between``: seconds between two rounds, for text, events and the page. ``pace``: the machine's
+    current slowness relative to its usual pace, 1. Other work and heat slow all steps alike: without the
+    pace, times of depths that are not in use would be outdated, and comparisons with them wrong.
     """
 
     verify: Times = field(default_factory=lambda: Times(proportional=False))

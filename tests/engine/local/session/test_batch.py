@@ -12,6 +12,7 @@ import torch
 
 from engine.decoding.work import PrefillWork, VerifyWork, WorkItem
 from engine.drafting import proposers
+from engine.drafting.controllers.auto import Auto
 from engine.drafting.controllers.batch import BatchController
 from engine.events import FinishReason
 from engine.local.session import Session
@@ -217,7 +218,10 @@ def test_a_reply_goes_on_while_its_proposer_reads_the_prompt(
     alone: Session, together: Session, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its first token came, and then nothing until all of a long prompt was read again, for drafts."""
-    monkeypatch.setattr(BatchController, "depth", lambda self, member: 3)
+    decide = Auto.budget
+    monkeypatch.setattr(
+        Auto, "budget", lambda self, *beside: replace(decide(self, *beside), depth=3, nodes=3)
+    )
     wanted = Speculation(proposer=name, depth=4, controller=Control.AUTO)
     words = tuple(range(300, 340))
     short = Request(prompt="Hello", max_tokens=90, ignore_eos=True, speculation=wanted)
@@ -233,7 +237,8 @@ def test_a_reply_goes_on_while_its_proposer_reads_the_prompt(
     for before, after in pairwise(told):
         if len(before) == len(after):
             assert all(now == then + 1 for then, now in zip(before, after, strict=True))
-    assert any(emitted.round.budget.depth for emitted in clients[1].emitted)  # once all was read
+    # Once all was read; ``best`` drafts from past text before.
+    assert any(emitted.round.tree.tokens for emitted in clients[1].emitted)
     for client in clients:
         assert client.error is None
         assert client.finished.token_ids == answer(alone, client.request).tokens
