@@ -34,7 +34,7 @@ from engine.values import MAX_DEPTH, MAX_ROWS
 from engine.values.method_titles import method_title
 
 _MARGIN = 0.03
-"""Minimum gain in speed of another drafter: it must first catch up with the text."""
+"""Minimum gain in speed, of all requests together, of another drafter: it must first catch up."""
 _SAVED = 0.02
 """Share of the time that tries may cost."""
 _FIRST, _TRY = 4, 2
@@ -235,7 +235,7 @@ class Auto:
         """Return the leader's option, after another took the lead if that is faster by the margin."""
         leader = self._options[self._leader]
         best = max(self._options.values(), key=_speed)
-        margin = 0.0 if best.name is None else _MARGIN / (1 + self._beside.requests)
+        margin = 0.0 if best.name is None else _MARGIN
         if best.speed > (1 + margin) * leader.speed:
             self._leader, leader = best.name, best
         return leader
