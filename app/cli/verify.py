@@ -71,9 +71,9 @@ def verify(
     Differences within other engines do not count.
     """
     from engine.bench.real import case as cases
-    from engine.bench.real import llama_cpp as llama
-    from engine.bench.real import openvino as genai
     from engine.bench.real.contest import NotMeasured
+    from engine.bench.real.peers import llama_cpp as llama
+    from engine.bench.real.peers import openvino as genai
     from engine.bench.verify import comparison
     from engine.bench.verify.report import Report, visible
 
@@ -174,7 +174,7 @@ def _ask(line_up: LineUp, prompts: list[EncodedPrompt], case: Case, made: Report
 
 def _facts(files: LoadRequest, line_up: LineUp) -> dict[str, str]:
     """Return what a reader needs to judge the run, or to repeat it; no paths, which may name people."""
-    from engine.bench.real.llama_cpp import LlamaCpp, printed
+    from engine.bench.real.peers.llama_cpp import LlamaCpp, printed
 
     facts = {"date": datetime.now(UTC).date().isoformat()}
     for path in map(Path, filter(None, (files.target, files.draft, *files.heads))):

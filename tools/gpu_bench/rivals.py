@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from engine.backends.transformers_adapter import cache_argument
-from engine.bench.real.transformers import draft_constantly, generate
+from engine.bench.real.peers.transformers import draft_constantly, generate
 from tools.gpu_bench.clock import Clock
 from tools.gpu_bench.contender import DRAFT, PLAIN, Contender, Entrant, Reply, Source
 from tools.gpu_bench.kernels import Case, KernelTime, copies, random_rows, time_case

@@ -15,8 +15,8 @@ from typing import Annotated
 
 import typer
 
-from engine.bench.real.openvino import FORMATS, VARIABLE, converted, python_of
-from engine.bench.real.transformers import load
+from engine.bench.real.peers.openvino import FORMATS, VARIABLE, converted, python_of
+from engine.bench.real.peers.transformers import load
 from engine.errors import PeerFailed
 from engine.models.checkpoints.gguf.description import is_gguf
 from tools.running import run_command

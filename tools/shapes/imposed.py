@@ -17,7 +17,7 @@ from statistics import median
 from typing import Any
 from unittest.mock import patch
 
-from engine.bench.real.llama_cpp import command, complete, find
+from engine.bench.real.peers.llama_cpp import command, complete, find
 from engine.bench.real.server import Server
 from engine.decoding import verifier
 from engine.decoding.acceptance import Acceptance, accept_matching

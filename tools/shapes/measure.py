@@ -11,7 +11,7 @@ from statistics import median
 from time import perf_counter
 from typing import Any
 
-from engine.bench.real.llama_cpp import find
+from engine.bench.real.peers.llama_cpp import find
 from tools.shapes import own
 
 OURS = "Foretoken"

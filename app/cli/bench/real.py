@@ -86,13 +86,13 @@ def real(
     from engine.bench import prompts
     from engine.bench.real import case as cases
     from engine.bench.real import contest
-    from engine.bench.real import ik_llama_cpp as ik
-    from engine.bench.real import llama_cpp as llama
-    from engine.bench.real import mistral_rs as mistral
-    from engine.bench.real import openvino as genai
-    from engine.bench.real import transformers as hf
-    from engine.bench.real import vllm as vllm_server
     from engine.bench.real.own import NAME, Own
+    from engine.bench.real.peers import ik_llama_cpp as ik
+    from engine.bench.real.peers import llama_cpp as llama
+    from engine.bench.real.peers import mistral_rs as mistral
+    from engine.bench.real.peers import openvino as genai
+    from engine.bench.real.peers import transformers as hf
+    from engine.bench.real.peers import vllm as vllm_server
     from engine.bench.real.reports.report import Report, facts_of
 
     load = LoadRequest.parse(

@@ -15,8 +15,8 @@ import pytest
 
 from app.web.listen import listen
 from engine.api import LoadRequest
-from engine.bench.real.llama_cpp import SERVER as PROGRAM
-from engine.bench.real.llama_cpp import VARIABLE, find
+from engine.bench.real.peers.llama_cpp import SERVER as PROGRAM
+from engine.bench.real.peers.llama_cpp import VARIABLE, find
 from engine.events import Failed, Finished, FinishReason
 from engine.remote.engine import RemoteEngine
 from engine.reply import ReplyState

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.bench.real import ik_llama_cpp, mistral_rs
 from engine.bench.real.contest import Case, EncodedPrompt, NotMeasured, run
+from engine.bench.real.peers import ik_llama_cpp, mistral_rs
 from tests.support.fixtures import gguf_pair, pair
 from tests.support.stand_ins import stand_in
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.bench.real import llama_cpp
 from engine.bench.real.contest import Case, EncodedPrompt, Method, NotMeasured, Setting, run
+from engine.bench.real.peers import llama_cpp
 from tests.support.fixtures import gguf_pair, pair
 from tests.support.stand_ins import stand_in
 

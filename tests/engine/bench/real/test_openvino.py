@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.bench.real import openvino
 from engine.bench.real.contest import Case, EncodedPrompt, Method, NotMeasured, run
+from engine.bench.real.peers import openvino
 from tests.support.stand_ins import stand_in
 
 GENAI = '''

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from engine.bench.real import transformers
 from engine.bench.real.contest import Case, Method, NotMeasured
-from engine.bench.real.transformers import Pair
+from engine.bench.real.peers import transformers
+from engine.bench.real.peers.transformers import Pair
 from tests.support.fixtures import gguf_pair, pair
 
 __all__ = ["gguf_pair", "pair"]

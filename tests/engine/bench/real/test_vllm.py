@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.bench.real import vllm
 from engine.bench.real.contest import Case, EncodedPrompt, NotMeasured, run
+from engine.bench.real.peers import vllm
 from engine.bench.real.server import Server
 from engine.errors import PeerFailed
 from tests.support.fixtures import gguf_pair, pair

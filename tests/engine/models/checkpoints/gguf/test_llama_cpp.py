@@ -20,7 +20,7 @@ import torch
 import torch.nn.functional as F
 
 from engine.backends.torch import eager
-from engine.bench.real.llama_cpp import SERVER, VARIABLE, find
+from engine.bench.real.peers.llama_cpp import SERVER, VARIABLE, find
 from engine.bench.real.server import Server
 from tests.support import llama_cpp_converter
 from tests.support.families import MODELS, YARN, write_family

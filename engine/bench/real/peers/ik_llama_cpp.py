@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from engine.bench.real.contest import Case, Method, NotMeasured, Setting
-from engine.bench.real.llama_cpp import SERVER, SPEC_TYPE, LlamaCpp, find, flags_of
+from engine.bench.real.peers.llama_cpp import SERVER, SPEC_TYPE, LlamaCpp, find, flags_of
 from engine.errors import PeerFailed
 
 NAME = "ik_llama.cpp"

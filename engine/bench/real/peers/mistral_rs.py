@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from engine.bench.real.contest import Case, Method, NotMeasured, Running, Setting
-from engine.bench.real.openvino import python_of
+from engine.bench.real.peers.openvino import python_of
 from engine.bench.real.worker import Worker
 from engine.models.checkpoints.checkpoint import inspect
 from engine.models.checkpoints.gguf.description import is_gguf
@@ -50,7 +50,7 @@ class MistralRs:
         command = [
             str(self.python),
             "-m",
-            "engine.bench.real.mistral_rs_child",
+            "engine.bench.real.peers.mistral_rs_child",
             json.dumps(options),
         ]
         environment = {"RAYON_NUM_THREADS": str(case.threads)}

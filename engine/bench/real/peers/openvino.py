@@ -102,5 +102,10 @@ class OpenVino:
             "eos": sorted(case.eos),
             "threads": case.threads,
         }
-        command = [str(self.python), "-m", "engine.bench.real.openvino_child", json.dumps(options)]
+        command = [
+            str(self.python),
+            "-m",
+            "engine.bench.real.peers.openvino_child",
+            json.dumps(options),
+        ]
         return Worker(self.name, command, log)

@@ -45,7 +45,12 @@ class Transformers:
             "eos": sorted(case.eos),
             "threads": case.threads,
         }
-        command = [sys.executable, "-m", "engine.bench.real.transformers", json.dumps(options)]
+        command = [
+            sys.executable,
+            "-m",
+            "engine.bench.real.peers.transformers",
+            json.dumps(options),
+        ]
         return Worker(self.name, command, log)
 
 
