@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from engine.backends.cuda.decoder import CudaDecoder
+from engine.backends.native import cache as native_cache
 from engine.backends.native.decoder import Library, NativeDecoder, takes_file_dtype
 from engine.backends.torch import decoder as eager
 from engine.backends.torch.decoder import TorchDecoder
@@ -108,7 +109,13 @@ def _load_native(
     weights, kind = _native_weights(plan, architecture)
     source = watch.reading(plan.checkpoint, weights)
     cached = DTYPES[plan.compute]
-    return NativeDecoder(architecture, names, source, info, library, kind, cached, plan.rounded)
+    cache = native_cache.of_model(plan.checkpoint.path, library, f"{kind} {plan.rounded}")
+    decoder = NativeDecoder(
+        architecture, names, source, info, library, kind, cached, plan.rounded, cache
+    )
+    if cache is not None:
+        cache.save()
+    return decoder
 
 
 def _native_weights(plan: ModelPlan, architecture: Architecture) -> tuple[WeightSource, str]:

@@ -23,6 +23,7 @@ from engine.api import (
     has,
     having,
 )
+from engine.backends.native import cache
 from engine.errors import ForetokenError, NotLoaded
 from engine.loading.catalog import Catalog
 from engine.loading.files import PairFiles, fetch_pair
@@ -42,6 +43,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 log = logging.getLogger(__name__)
+
+_WRITING_S = 10.0
+"""Most seconds that a short command waits for packed weights to be written, once for each model."""
 
 
 def _no_catalog() -> Catalog:
@@ -183,6 +187,7 @@ class LocalEngine:
 
     def close(self) -> None:
         self._scheduler.close(self._unload)
+        cache.wait(_WRITING_S)
 
     def _need_pair(self) -> LoadedPair:
         if self._pair is None:

@@ -21,6 +21,7 @@ from engine.kernels.formats.blocks import Weight
 from engine.kernels.native import library as native
 from engine.kernels.native import structures
 from engine.kernels.native.library import Library, Matrix
+from engine.kernels.native.weight_cache import CachedWeights
 from engine.kernels.operands import GROUP
 from engine.kernels.torch.factory import Kernels, plain_embedding
 from engine.kernels.torch.linear import Biased
@@ -155,19 +156,21 @@ class NativeDecoder:
         kind: str,
         cached: torch.dtype,
         rounded: str | None = None,
+        cache: CachedWeights | None = None,
     ) -> None:
         """Make the step. ``tensor`` returns vectors in float32; keys and values are stored in ``cached``.
 
         Matrices in blocks stay in blocks; others are stored in ``kind``. ``rounded``: see
-        ``native.make_matrix``; it applies to all but the embedding. Raises MemoryError.
+        ``native.make_matrix``; it applies to all but the embedding. ``cache``: what may have
+        packed matrices. Raises MemoryError.
         """
         self.architecture, self._info, self._library = architecture, info, library
         self._cached = cached
-        make = partial(native.make_matrix, library, kind, rounded=rounded)
+        make = partial(native.make_matrix, library, kind, rounded=rounded, cache=cache)
         if kind == "fp32" and not takes_file_dtype(architecture, kind):
             tensor = partial(_with_wide_queries, tensor)
         table = tensor(names.embedding)
-        embedding = native.make_matrix(library, kind, table)
+        embedding = native.make_matrix(library, kind, table, cache=cache)
         head = embedding if architecture.tied else make(tensor(names.head))
         del table
         exact = partial(native.make_matrix, library, "fp32")

@@ -32,6 +32,11 @@ class StoredRows(Protocol):
 
     def __getitem__(self, rows: Tensor | slice, /) -> Tensor: ...
 
+    @property
+    def place(self) -> tuple[str, int]:
+        """The file's name, and where the rows begin in it."""
+        ...
+
     def opened(self) -> AbstractContextManager[tuple[BinaryIO, int]]:
         """Open the file, for callers that read the rows themselves; also give where the rows begin."""
         ...

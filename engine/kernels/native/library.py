@@ -19,6 +19,7 @@ from engine.kernels.formats import Q4, int8, nf4
 from engine.kernels.formats.block_formats import LAYOUTS, NATIVE_FORMATS, SCALES, Layout
 from engine.kernels.formats.blocks import Blocks, Stacked, Weight
 from engine.kernels.formats.grids import IN_GRIDS, grid_of
+from engine.kernels.native.weight_cache import CachedWeights
 from engine.machine.threads import default as default_threads
 from engine.values import MAX_ROWS
 
@@ -71,7 +72,7 @@ class LinearLibrary:
             name: kind for name, kinds in KINDS.items() for kind in reversed(kinds) if has(kind)
         }
         """Kinds by the names of ``--quantization``."""
-        self.new_matrix = _typed(functions.foretoken_matrix, "p", "ppii")
+        self.new_matrix = _typed(functions.foretoken_matrix, "p", "ppiip")
         self.pack = _typed(functions.foretoken_pack, None, "ppippii")
         self.load = _typed(functions.foretoken_load, "i", "ppinQppii")
         self.bias = _typed(functions.foretoken_bias, None, "pp")
@@ -79,6 +80,8 @@ class LinearLibrary:
         self.set_grid = _typed(c.PyDLL(str(path)).foretoken_set_grid, None, "ipi")
         self.multiply = _typed(functions.foretoken_multiply, None, "pppiiip")
         self.rows = _typed(functions.foretoken_rows, None, "ppip")
+        self.image_bytes = _typed(functions.foretoken_image_bytes, "Q", "p")
+        self.save_images = _typed(functions.foretoken_save_images, "i", "pin")
         self.free_matrix = _typed(functions.foretoken_free_matrix, None, "p")
         self._new_pool = _typed(functions.foretoken_pool, "p", "i")
 
@@ -131,28 +134,38 @@ def has_whole_groups(weights: str, inputs: Iterable[int]) -> bool:
 
 
 def make_matrix(
-    library: LinearLibrary, weights: str, weight: Stacked, rounded: str | None = None
+    library: LinearLibrary,
+    weights: str,
+    weight: Stacked,
+    rounded: str | None = None,
+    cache: CachedWeights | None = None,
 ) -> Matrix:
     """Return a matrix of ``weight (out, in)``, or of parts one below the other.
 
     Tensors are stored in the format ``weights``, which the library ``supports``; blocks as they are.
-    ``rounded``: see ``Matrix``.
+    ``rounded`` and ``cache``: see ``Matrix``.
     """
-    return Matrix(library, library.kinds[weights], weight, rounded)
+    return Matrix(library, library.kinds[weights], weight, rounded, cache)
 
 
 class Matrix:
     """A weight packed in panels; a ``Linear`` for float32 rows."""
 
     def __init__(
-        self, library: LinearLibrary, kind: Kind, weight: Stacked, rounded: str | None = None
+        self,
+        library: LinearLibrary,
+        kind: Kind,
+        weight: Stacked,
+        rounded: str | None = None,
+        cache: CachedWeights | None = None,
     ) -> None:
         """Copy ``weight (out, in)``, or parts of it one below the other, some rows at a time.
 
         Tensors, of any float dtype, are stored in ``kind``. If that is fp32, tensors of 16 bits stay so:
         half the bytes, the same numbers. Blocks stay as they are. ``rounded``: a block format for all
-        weights that are smaller in it; None: nothing. Raises KeyError for unknown blocks, and ValueError
-        if a row is not whole groups, or a part but the last not whole panels.
+        weights that are smaller in it; None: nothing. ``cache``: what may have the packed weight. Raises
+        KeyError for unknown blocks, and ValueError if a row is not whole groups, or a part but the last
+        not whole panels.
         """
         parts = weight if isinstance(weight, tuple) else (weight,)
         kinds = [_kind(kind, part, rounded) for part in parts]
@@ -171,17 +184,27 @@ class Matrix:
             raise ValueError(
                 f"{len(runs)} kinds of weights in one matrix; {MAX_PARTS} are possible"
             )
+        key = None if cache is None else _key(kinds, parts)
+        mapped = None if cache is None or key is None else cache.find(key)
         numbers = c.c_int * len(runs)
         pointer = library.new_matrix(
             numbers(*(kind for kind, _ in runs)),
             numbers(*(count for _, count in runs)),
             len(runs),
             self.inputs,
+            mapped,
         )
         if not pointer:
             raise MemoryError("no memory for a weight")
         self.pointer = pointer
         weakref.finalize(self, library.free_matrix, pointer)
+        self._alive = None if mapped is None or cache is None else cache.mapped
+        if mapped is None:
+            self._fill(kinds, parts)
+            if cache is not None and key is not None:
+                cache.add(key, self)
+
+    def _fill(self, kinds: Sequence[int], parts: Sequence[Weight]) -> None:
         first = 0
         for part_kind, part in zip(kinds, parts, strict=True):
             if not self._load(part, first):
@@ -280,6 +303,16 @@ def _takes_more(part: Weight, layout: Layout) -> bool:
     outputs, inputs = part.shape
     blocks, rest = divmod(inputs, layout.inputs)
     return not rest and part.nbytes > outputs * blocks * layout.size
+
+
+def _key(kinds: Sequence[int], parts: Sequence[Weight]) -> str | None:
+    """Return what identifies a matrix among those of its model; None if not all of it lies in files."""
+    places = []
+    for kind, part in zip(kinds, parts, strict=True):
+        if not isinstance(part, Blocks) or isinstance(part.data, Tensor):
+            return None
+        places.append((kind, part.format, *part.shape, part.scale, *part.data.place))
+    return repr(places)
 
 
 def _give_grids(library: LinearLibrary, parts: Sequence[Weight]) -> None:

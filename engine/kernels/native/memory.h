@@ -4,9 +4,13 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <mutex>
 #include <new>
+#include <span>
+#include <utility>
+#include <vector>
 
 #ifdef __linux__
 #include <sys/mman.h>
@@ -44,27 +48,33 @@ private:
     void* const data_;
 };
 
+// The memory of a packed matrix: pieces in the order in which they were made, or one piece of a mapped file that was saved so.
+class Image {
+public:
+    explicit Image(const void* mapped) : mapped_(static_cast<const uint8_t*>(mapped)) {}
+    bool is_mapped() const { return mapped_; }
+
+    const uint8_t* take(size_t size) { return std::exchange(mapped_, mapped_ + size); }
+    void add(const uint8_t* piece, size_t size) { pieces_.emplace_back(piece, size); }
+    const std::vector<std::span<const uint8_t>>& pieces() const { return pieces_; }
+
+private:
+    const uint8_t* mapped_;
+    std::vector<std::span<const uint8_t>> pieces_;
+};
+
 // Page-aligned memory. Weights lie one after the other in slabs: a huge page for each one's end took a tenth of their memory.
 class Bytes {
 public:
-    explicit Bytes(size_t size) {
+    // `image`: what this memory is a part of, if anything. Mapped memory must not be written to.
+    explicit Bytes(size_t size, Image* image = nullptr) : mapped_(image && image->is_mapped()) {
         size = (size + PAGE - 1) / PAGE * PAGE;
-        if (size < SHARED) {
-            data_ = ::operator new(size, std::align_val_t{PAGE});
-            return;
-        }
-        static std::mutex mutex;
-        static std::weak_ptr<Slab> last;
-        const std::lock_guard lock(mutex);
-        slab_ = last.lock();
-        data_ = slab_ ? slab_->take(size) : nullptr;
-        if (data_) return;
-        slab_ = std::make_shared<Slab>(std::max(SLAB, (size + Slab::HUGE_PAGE - 1) / Slab::HUGE_PAGE * Slab::HUGE_PAGE));
-        last = slab_;
-        data_ = slab_->take(size);
+        if (mapped_) data_ = const_cast<uint8_t*>(image->take(size));
+        else allocate(size);
+        if (image && !mapped_) image->add(as<uint8_t>(), size);
     }
     ~Bytes() {
-        if (!slab_) ::operator delete(data_, std::align_val_t{PAGE});
+        if (!slab_ && !mapped_) ::operator delete(data_, std::align_val_t{PAGE});
     }
     Bytes(const Bytes&) = delete;
     Bytes& operator=(const Bytes&) = delete;
@@ -77,6 +87,24 @@ public:
 private:
     static constexpr size_t PAGE = 4096, SLAB = size_t{1} << 26, SHARED = size_t{1} << 18;
 
+    void allocate(size_t size) {
+        if (size < SHARED) {
+            data_ = ::operator new(size, std::align_val_t{PAGE});
+            std::memset(data_, 0, size);  // a saved image must not hold what lay here; slabs are fresh pages
+            return;
+        }
+        static std::mutex mutex;
+        static std::weak_ptr<Slab> last;
+        const std::lock_guard lock(mutex);
+        slab_ = last.lock();
+        data_ = slab_ ? slab_->take(size) : nullptr;
+        if (data_) return;
+        slab_ = std::make_shared<Slab>(std::max(SLAB, (size + Slab::HUGE_PAGE - 1) / Slab::HUGE_PAGE * Slab::HUGE_PAGE));
+        last = slab_;
+        data_ = slab_->take(size);
+    }
+
+    const bool mapped_;
     std::shared_ptr<Slab> slab_;
     void* data_;
 };

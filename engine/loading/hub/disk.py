@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from engine.backends.native import cache
 from engine.errors import DiskError, InvalidRequest
 from engine.files import size_on_disk
 from engine.loading.discovery.listing import models_under
@@ -78,6 +79,7 @@ def delete(models: Path, path: Path, in_use: Iterable[Path]) -> int:
             f"{found.name} could not be deleted completely: {error.strerror or error}. "
             f"Check the permissions of {path} and delete it again."
         ) from error
+    cache.forget_gone()
     return found.bytes
 
 

@@ -16,7 +16,7 @@ using foretoken::Pool;
 
 extern "C" {
 Pool* foretoken_pool(int threads);
-Matrix* foretoken_matrix(const int* kinds, const int* outputs, int parts, int inputs);
+Matrix* foretoken_matrix(const int* kinds, const int* outputs, int parts, int inputs, const void* mapped);
 void foretoken_pack(Matrix* matrix, Pool* pool, int from, const void* rows, const void* scales, int first, int count);
 void foretoken_set_grid(int kind, const uint32_t* words, int count);
 void foretoken_rows(const Matrix* matrix, const int64_t* numbers, int count, float* to);
@@ -38,7 +38,7 @@ int main() {
     const auto rows = take<float>(size_t(16) * inputs);
     if (head[4]) foretoken_set_grid(head[0], grid.data(), head[4]);
     Pool* pool = foretoken_pool(2);
-    Matrix* matrix = foretoken_matrix(&head[0], &outputs, 1, inputs);
+    Matrix* matrix = foretoken_matrix(&head[0], &outputs, 1, inputs, nullptr);
     foretoken_pack(matrix, pool, head[0], weight.data(), nullptr, 0, outputs);
     for (int count = 1; count <= 16; ++count) {
         std::vector<float> result(size_t(count) * outputs);

@@ -35,6 +35,10 @@ class InFile:
     def __getitem__(self, rows: Tensor | slice) -> Tensor:
         raise ModelError("taken piece by piece")
 
+    @property
+    def place(self) -> tuple[str, int]:
+        return self.file.name, self.start
+
     @contextlib.contextmanager
     def opened(self) -> Iterator[tuple[BinaryIO, int]]:
         with self.file.open("rb", buffering=0) as stream:

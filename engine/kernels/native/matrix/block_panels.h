@@ -100,14 +100,15 @@ inline Kernel kernel_for(const Format& format, int rows, bool fetching) {
 
 class BlockPanels : public Part {
 public:
-    BlockPanels(Kind kind, int outputs, int inputs)
+    BlockPanels(Kind kind, int outputs, int inputs, Image* image = nullptr)
         : Part(kind, outputs, inputs),
           format_(format_of(kind)),
           units_((inputs + UNIT - 1) / UNIT),
           unit_bytes_(bytes_of(UNIT / format_.inputs)),
           panel_bytes_((units_ - 1) * unit_bytes_ + bytes_of(blocks_of(units_ - 1))),
-          weights_(panels * panel_bytes_),
-          scales_(size_t(panels) * LANES * sizeof(float)) {
+          weights_(panels * panel_bytes_, image),
+          scales_(size_t(panels) * LANES * sizeof(float), image) {
+        if (image && image->is_mapped()) return;
         std::memset(weights_.as<uint8_t>() + (panels - 1) * panel_bytes_, 0, panel_bytes_);  // it may have fewer outputs
         for (int n = 0; n < panels * LANES; ++n) scales_.as<float>()[n] = 1;
     }

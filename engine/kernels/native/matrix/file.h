@@ -49,4 +49,20 @@ inline bool read_at(File file, uint8_t* to, size_t bytes, uint64_t at) {
     return true;
 }
 
+// Append bytes to a file; return whether all could be written.
+inline bool write_all(File file, const uint8_t* from, size_t bytes) {
+    while (bytes > 0) {
+#ifdef _WIN32
+        DWORD count = 0;
+        if (!WriteFile(reinterpret_cast<HANDLE>(file), from, DWORD(std::min(bytes, MAX_READ)), &count, nullptr)) return false;
+#else
+        const ssize_t count = write(int(file), from, std::min(bytes, MAX_READ));
+        if (count < 0 && errno == EINTR) continue;
+        if (count <= 0) return false;
+#endif
+        from += count, bytes -= size_t(count);
+    }
+    return true;
+}
+
 }  // namespace foretoken

@@ -9,12 +9,13 @@
 #include "matrix.h"
 #include "panels.h"
 #include "../pool.h"
+#include "saving.h"
 #include "stored_rows.h"
 
 namespace foretoken {
 
-std::unique_ptr<Part> make_part(Kind kind, int outputs, int inputs) {
-    if (is_blocks(kind)) return std::make_unique<BlockPanels>(kind, outputs, inputs);
+std::unique_ptr<Part> make_part(Kind kind, int outputs, int inputs, Image& image) {
+    if (is_blocks(kind)) return std::make_unique<BlockPanels>(kind, outputs, inputs, &image);
     return std::make_unique<Panels>(kind, outputs, inputs);
 }
 
@@ -33,10 +34,10 @@ EXPORTED void foretoken_set_grid(int kind, const uint32_t* words, int count) {
     std::vector<uint32_t>& grid = *format_of(static_cast<Kind>(kind)).grid;
     if (grid.empty()) grid.assign(words, words + count);
 }
-// Make a matrix of at most MAX_PARTS parts; null without memory.
-EXPORTED Matrix* foretoken_matrix(const int* kinds, const int* outputs, int parts, int inputs) {
+// Make a matrix of at most MAX_PARTS parts; null without memory. `mapped`: its image, which must outlive it; null: it will be packed.
+EXPORTED Matrix* foretoken_matrix(const int* kinds, const int* outputs, int parts, int inputs, const void* mapped) {
     try {
-        return new Matrix(reinterpret_cast<const Kind*>(kinds), outputs, parts, inputs);
+        return new Matrix(reinterpret_cast<const Kind*>(kinds), outputs, parts, inputs, mapped);
     } catch (const std::bad_alloc&) {
         return nullptr;
     }
@@ -85,5 +86,9 @@ EXPORTED void foretoken_multiply(const Matrix* matrix, Pool* pool, const float* 
         },
         &task);
 }
+// Return the bytes of the image of a matrix that was packed.
+EXPORTED uint64_t foretoken_image_bytes(const Matrix* matrix) { return image_bytes(*matrix); }
+// Write the images of matrices to a file, one after the other, at the lowest priority. Return whether all was written.
+EXPORTED int foretoken_save_images(const Matrix* const* matrices, int count, File file) { return save_images({matrices, size_t(count)}, file); }
 EXPORTED void foretoken_free_matrix(Matrix* matrix) { delete matrix; }
 }

@@ -13,10 +13,10 @@ namespace foretoken {
 class Matrix {
 public:
     // `outputs` of each kind: a multiple of sixteen in all parts but the last, so that panels are whole.
-    Matrix(const Kind* kinds, const int* outputs, int parts, int inputs)
-        : outputs(std::accumulate(outputs, outputs + parts, 0)), inputs(inputs), kinds(kinds, kinds + parts) {
+    Matrix(const Kind* kinds, const int* outputs, int parts, int inputs, const void* mapped)
+        : outputs(std::accumulate(outputs, outputs + parts, 0)), inputs(inputs), kinds(kinds, kinds + parts), image(mapped) {
         for (int part = 0; part < parts; ++part) {
-            parts_.push_back(make_part(kinds[part], outputs[part], inputs));
+            parts_.push_back(make_part(kinds[part], outputs[part], inputs, image));
             panels += parts_.back()->panels;
         }
     }
@@ -56,6 +56,7 @@ public:
     const int outputs, inputs;
     int panels = 0;
     const std::vector<Kind> kinds;
+    Image image;
 
 private:
     // Return the part that holds output n, and set n to its number there.

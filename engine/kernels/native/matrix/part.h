@@ -43,7 +43,7 @@ protected:
     Bytes bias_;
 };
 
-// Defined in linear.cpp, so that nothing else depends on the kinds of parts.
-std::unique_ptr<Part> make_part(Kind kind, int outputs, int inputs);
+// Defined in linear.cpp, so that nothing else depends on the kinds of parts. Only blocks are part of an image.
+std::unique_ptr<Part> make_part(Kind kind, int outputs, int inputs, Image& image);
 
 }  // namespace foretoken

@@ -128,6 +128,11 @@ class _RowsInFile:
         outputs = self.entry.shape[0]
         return outputs, self.entry.nbytes // outputs
 
+    @property
+    def place(self) -> tuple[str, int]:
+        """See ``StoredRows``."""
+        return self.header.file.name, self.entry.start
+
     def __getitem__(self, rows: Tensor | slice) -> Tensor:
         if isinstance(rows, Tensor):
             return self[:][rows]

@@ -78,3 +78,14 @@ def test_what_is_in_use_stays(models: Path) -> None:
         with pytest.raises(InvalidRequest, match="is in use"):
             disk.delete(models, path, (used,))
         assert path.exists()
+
+
+def test_packed_weights_of_what_is_deleted_go(
+    models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packed = tmp_path / "packed"
+    packed.mkdir()
+    (packed / "of nothing.weights").write_bytes(b"no table")
+    monkeypatch.setattr(disk.cache, "folder", lambda: packed)
+    disk.delete(models, models / "maker--Tale-GGUF" / "a.gguf", ())
+    assert list(packed.iterdir()) == []

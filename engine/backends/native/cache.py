@@ -1,0 +1,31 @@
+"""The app's cache of packed weights; see ``WeightCache``. Torch-free."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from engine.kernels.native.weight_cache import CachedWeights, WeightCache, wait
+from engine.machine import compilers
+from engine.models.checkpoints.gguf.description import describe, is_gguf
+
+if TYPE_CHECKING:
+    from engine.kernels.native.library import LinearLibrary
+
+__all__ = ["folder", "forget_gone", "of_model", "wait"]
+
+
+def folder() -> Path:
+    """Return the folder of packed weights."""
+    return compilers.cache_folder() / "weights"
+
+
+def of_model(path: Path, library: LinearLibrary, setting: str) -> CachedWeights | None:
+    """Return what is stored of the GGUF model in ``path``; None if nothing is to be stored."""
+    cache = WeightCache.of_app(folder()) if is_gguf(path) else None
+    return None if cache is None else cache.of_model(describe(path).parts, library.path, setting)
+
+
+def forget_gone() -> None:
+    """Delete what is stored of models that are no longer where they were."""
+    WeightCache(folder(), 0).forget_gone()

@@ -1,0 +1,302 @@
+"""Packed matrices of a model in a file that the next load maps, in place of packing them again.
+
+A file holds the images of all matrices from its first byte, so that whole huge pages can be mapped, then
+a table in JSON, its SHA-256, and its size. Its name is a hash of everything that the bytes depend on. It
+is used if its size, its table's hash, and the first and last page of every matrix are as they were
+written. What was not flushed before the system started anew is not used.
+
+Files are written once and then replaced or deleted, never changed, so a mapping stays as it is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes as c
+import hashlib
+import json
+import logging
+import mmap
+import os
+import shutil
+import stat
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from engine.files import parse_json, size_on_disk
+
+log = logging.getLogger(__name__)
+
+LIMIT = "FORETOKEN_WEIGHT_CACHE_GB"
+"""Environment variable: bytes of all files in GB; 0 turns the cache off."""
+LIMIT_GB = 20.0
+SPARED = 10 << 30
+"""Bytes of the disk that are left free."""
+FEWEST = 64 << 20
+"""Bytes of a model that is worth a file."""
+LONGEST = 64 << 20
+"""Bytes of a table."""
+_SUFFIX, _PART = ".weights", ".part"
+_PAGE = 4096
+"""Bytes of which the pieces of an image are multiples, as in memory.h."""
+_SIZE, _HASH = 8, 32
+_FLUSHED = stat.S_IRUSR
+"""The mode of a file that is on the disk."""
+_ABANDONED_S = 3600.0
+"""Age of an unfinished file that no process writes any more."""
+
+
+class File(Protocol):
+    """A file of a model; see ``GgufHeader``."""
+
+    @property
+    def file(self) -> Path: ...
+    @property
+    def digest(self) -> str: ...
+
+
+class Packed(Protocol):
+    """A matrix of the compiled library; see ``Matrix``."""
+
+    pointer: int
+
+    @property
+    def library(self) -> Any: ...
+
+
+@dataclass(frozen=True, slots=True)
+class WeightCache:
+    """The cache files in ``folder``, at most ``limit`` bytes together."""
+
+    folder: Path
+    limit: int
+    spared: int = SPARED
+    fewest: int = FEWEST
+
+    @classmethod
+    def of_app(cls, folder: Path) -> WeightCache | None:
+        """Return the cache with the user's limit; None where it is turned off, or cannot be used.
+
+        Only on Linux was it measured that matrices are as fast in a mapped file.
+        """
+        try:
+            limit = float(os.environ.get(LIMIT, LIMIT_GB))
+        except ValueError:
+            log.warning("%s is %r and not a number of GB.", LIMIT, os.environ[LIMIT])
+            limit = LIMIT_GB
+        return cls(folder, int(limit * 1e9)) if limit > 0 and sys.platform == "linux" else None
+
+    def of_model(self, files: Iterable[File], library: Path, setting: str) -> CachedWeights | None:
+        """Return what is stored of a model in ``files``, packed by ``library`` in a ``setting``.
+
+        None: it is too small, or a file is gone.
+        """
+        paths, parts = [], [library.name, setting]
+        size = 0
+        for each in files:
+            path = each.file.resolve()
+            try:
+                now = path.stat()
+            except OSError:
+                return None
+            parts += [each.digest, *map(str, (now.st_size, now.st_mtime_ns, now.st_ctime_ns))]
+            parts += map(str, (now.st_dev, now.st_ino))
+            paths.append(str(path))
+            size += now.st_size
+        if size < self.fewest:
+            return None
+        name = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
+        return CachedWeights(self, self.folder / f"{name}{_SUFFIX}", tuple(paths))
+
+    def make_room(self, size: int) -> bool:
+        """Delete files until ``size`` more bytes are within the limits; return whether they are."""
+        for part in self._files(_PART):
+            with contextlib.suppress(OSError):
+                if time.time() - part.stat().st_mtime > _ABANDONED_S:
+                    part.unlink()
+        self.forget_gone()
+        kept = sorted(self._files(_SUFFIX), key=_last_use)
+        total = sum(map(size_on_disk, kept))
+        while kept and total + size > self.limit:
+            total -= size_on_disk(kept[0])
+            kept.pop(0).unlink(missing_ok=True)
+        free = shutil.disk_usage(self.folder).free
+        return total + size <= self.limit and free - size >= self.spared
+
+    def forget_gone(self) -> None:
+        """Delete the files of models that are no longer where they were, and damaged ones."""
+        for each in self._files(_SUFFIX):
+            with contextlib.suppress(OSError):
+                table = _table(each)
+                if table is None or not all(map(os.path.exists, table["files"])):
+                    each.unlink(missing_ok=True)
+
+    def _files(self, suffix: str) -> list[Path]:
+        return list(self.folder.glob(f"*{suffix}"))
+
+
+@dataclass(eq=False)
+class CachedWeights:
+    """The matrices of one model; see ``WeightCache.of_model``."""
+
+    cache: WeightCache
+    file: Path
+    model: tuple[str, ...]
+    mapped: np.ndarray | None = None
+    _places: dict[str, int] = field(default_factory=dict)
+    _packed: dict[str, Packed] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Map the file, if there is one that counts."""
+        try:
+            table = _table(self.file)
+            if table is None or not (_is_flushed(self.file) or _boot() == table["boot"] != ""):
+                return
+            with self.file.open("rb") as stream:
+                pages = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
+            if _ends(pages, table["matrices"].values()) != table["ends"]:
+                return
+            if hasattr(mmap, "MADV_HUGEPAGE"):
+                with contextlib.suppress(OSError):  # a kernel without huge pages
+                    pages.madvise(mmap.MADV_HUGEPAGE)
+        except FileNotFoundError:
+            return
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            log.info("%s is not used: %s", self.file, error)
+            return
+        with contextlib.suppress(OSError):  # a folder that is read-only
+            os.utime(self.file)
+        self.mapped = np.frombuffer(pages, np.uint8)
+        self._places = {key: place for key, (place, _) in table["matrices"].items()}
+
+    def find(self, key: str) -> int | None:
+        """Return the address of a matrix's image, while ``mapped`` lives; None if it is not stored."""
+        place = self._places.get(key)
+        return None if place is None or self.mapped is None else self.mapped.ctypes.data + place
+
+    def add(self, key: str, matrix: Packed) -> None:
+        """Store a packed matrix with the next ``save``."""
+        self._packed[key] = matrix
+
+    def save(self) -> None:
+        """Write all matrices in the background, if some were packed; see ``wait``."""
+        matrices, self._packed = self._packed, {}
+        if matrices and self.mapped is None:
+            writer = threading.Thread(target=self._save, args=(matrices,), daemon=True)
+            _writers.append(writer)
+            writer.start()
+        elif matrices:  # other code made the file
+            self.file.unlink(missing_ok=True)
+        elif self.mapped is not None:
+            _flush_behind(self.file)
+
+    def _save(self, matrices: dict[str, Packed]) -> None:
+        part = None
+        try:
+            self.cache.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            sizes = {key: each.library.image_bytes(each.pointer) for key, each in matrices.items()}
+            if not self.cache.make_room(sum(sizes.values())):
+                raise OSError("there is no room")
+            descriptor, part = tempfile.mkstemp(_PART, dir=self.cache.folder)
+            with open(descriptor, "rb+", buffering=0) as stream:
+                _write(stream.fileno(), matrices, sizes, self.model)
+            os.replace(part, self.file)
+        except OSError as error:
+            log.info("Packed weights are not stored in %s: %s", self.cache.folder, error)
+            if part is not None:
+                Path(part).unlink(missing_ok=True)
+        else:
+            _flush_behind(self.file)
+
+
+def _write(
+    to: int, matrices: dict[str, Packed], sizes: dict[str, int], model: Sequence[str]
+) -> None:
+    """Write a file. Raises OSError."""
+    held = list(matrices.values())
+    pointers = (c.c_void_p * len(held))(*(each.pointer for each in held))
+    if not held[0].library.save_images(pointers, len(held), to):
+        raise OSError("the disk is full, or refuses")
+    places, at = {}, 0
+    for key, size in sizes.items():
+        places[key] = at, size
+        at += size
+    with mmap.mmap(to, 0, access=mmap.ACCESS_READ) as pages:
+        ends = _ends(pages, places.values())
+    table: dict[str, Any] = {"files": model, "matrices": places, "ends": ends, "boot": _boot()}
+    text = json.dumps(table).encode()
+    os.write(to, text + hashlib.sha256(text).digest() + len(text).to_bytes(_SIZE, "little"))
+
+
+def _table(file: Path) -> dict[str, Any] | None:
+    """Return the table of a complete file; None of any other. Raises OSError."""
+    with file.open("rb") as stream:
+        size = stream.seek(0, os.SEEK_END)
+        stream.seek(max(size - _SIZE, 0))
+        length = min(int.from_bytes(stream.read(), "little"), LONGEST)
+        stream.seek(max(size - _SIZE - _HASH - length, 0))
+        text, digest = stream.read(length), stream.read(_HASH)
+    if hashlib.sha256(text).digest() != digest:
+        return None
+    table: dict[str, Any] = parse_json(text)
+    if size - length - _SIZE - _HASH != sum(size for _, size in table["matrices"].values()):
+        return None
+    return table
+
+
+def _ends(pages: mmap.mmap, places: Iterable[Sequence[int]]) -> str:
+    """Return a hash of the first and last page of every matrix."""
+    digest = hashlib.sha256()
+    for at, size in places:
+        digest.update(pages[at : at + _PAGE])
+        digest.update(pages[at + size - _PAGE : at + size])
+    return digest.hexdigest()
+
+
+_writers: list[threading.Thread] = []
+
+
+def wait(seconds: float) -> None:
+    """Wait until files are complete, but not longer; they may be flushed to the disk later."""
+    end = time.monotonic() + seconds
+    while _writers:
+        _writers.pop().join(max(end - time.monotonic(), 0))
+
+
+def _flush_behind(file: Path) -> None:
+    threading.Thread(target=_flush, args=(file,), daemon=True).start()
+
+
+def _flush(file: Path) -> None:
+    """Write a file from the system's memory to the disk, and mark it by making it read-only."""
+    with contextlib.suppress(OSError):
+        if not _is_flushed(file):
+            with file.open("rb") as stream:
+                os.fsync(stream.fileno())
+                os.fchmod(stream.fileno(), _FLUSHED)
+
+
+def _is_flushed(file: Path) -> bool:
+    return stat.S_IMODE(file.stat().st_mode) == _FLUSHED
+
+
+def _boot() -> str:
+    """Return what identifies this run of the system; "" if nothing does."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text()
+    except OSError:
+        return ""
+
+
+def _last_use(file: Path) -> float:
+    try:
+        return file.stat().st_mtime
+    except OSError:
+        return 0.0

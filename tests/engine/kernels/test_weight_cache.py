@@ -1,0 +1,229 @@
+"""Matrices mapped from the cache multiply exactly as packed ones; a damaged file is not used."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from engine.kernels.formats.block_formats import DRAFT_FORMAT, NATIVE_FORMATS
+from engine.kernels.native import weight_cache
+from engine.kernels.native.library import Kind, Library, Matrix
+from engine.kernels.native.weight_cache import CachedWeights, WeightCache
+from tests.engine.kernels.test_stored_rows import INPUTS, OUTPUTS, stored
+from tests.support.block_matrices import random_blocks
+
+ROWS = torch.randn(3, INPUTS, generator=torch.Generator().manual_seed(1))
+
+
+@dataclass(frozen=True)
+class Header:
+    file: Path
+    digest: str = "header"
+
+
+@dataclass(frozen=True)
+class Model:
+    """Two matrices of a file, one of them with a scale and a bias, and the cache of them."""
+
+    library: Library
+    folder: Path
+    cache: WeightCache
+    format: str = "q4_k"
+    rounded: str | None = None
+
+    def entry(self, library: Path | None = None) -> CachedWeights:
+        """Return what is stored; every load asks anew."""
+        file = Header(self.folder / "model")
+        if not file.file.exists():
+            file.file.touch()
+        found = self.cache.of_model([file], library or self.library.path, str(self.rounded))
+        assert found is not None
+        return found
+
+    def load(self, entry: CachedWeights) -> list[Tensor]:
+        """Return the results and rows of the matrices, and wait until what is to be stored is stored."""
+        results = []
+        for seed, scale in enumerate((1.0, 0.125)):
+            blocks = random_blocks(self.format, OUTPUTS, INPUTS, seed=seed).times(scale)
+            part = stored(blocks, self.folder / f"rows{seed}")
+            matrix = Matrix(self.library, Kind.FP32, part, self.rounded, entry)
+            matrix.set_bias(torch.arange(float(OUTPUTS)))
+            results += [matrix(ROWS), matrix.rows(range(OUTPUTS))]
+        entry.save()
+        weight_cache.wait(60)
+        return results
+
+    @property
+    def files(self) -> list[Path]:
+        return sorted(self.cache.folder.glob("*"))
+
+
+@pytest.fixture
+def model(library: Library, tmp_path: Path) -> Model:
+    return Model(library, tmp_path, WeightCache(tmp_path / "cache", 1 << 30, spared=0, fewest=0))
+
+
+def check_equal(ours: list[Tensor], theirs: list[Tensor]) -> None:
+    assert all(torch.equal(one, other) for one, other in zip(ours, theirs, strict=True))
+
+
+@pytest.mark.parametrize("rounded", [None, DRAFT_FORMAT])
+@pytest.mark.parametrize("format", NATIVE_FORMATS)
+def test_mapped_matrices_are_the_packed_ones(
+    model: Model, format: str, rounded: str | None
+) -> None:
+    model = replace(model, format=format, rounded=rounded)
+    first = model.entry()
+    packed = model.load(first)
+    mapped = model.entry()
+    assert first.mapped is None
+    assert mapped.mapped is not None
+    before = model.files[0].read_bytes()
+    check_equal(model.load(mapped), packed)
+    assert model.files[0].read_bytes() == before
+    assert mapped._packed == {}
+
+
+def damaged(content: bytes, how: str) -> bytes:
+    match how:
+        case "truncated":
+            return content[:-5000]
+        case "shortened":
+            return content[4096:]
+        case "first page":
+            return b"\1" * 64 + content[64:]
+        case "table":
+            return content[:-60] + b"?" + content[-59:]
+        case "empty":
+            return b""
+    return os.urandom(100_000)
+
+
+@pytest.mark.parametrize("how", ["truncated", "shortened", "first page", "table", "empty", "other"])
+def test_a_damaged_or_foreign_file_is_replaced(model: Model, how: str) -> None:
+    packed = model.load(model.entry())
+    (file,) = model.files
+    whole = file.read_bytes()
+    file.chmod(0o600)
+    file.write_bytes(damaged(whole, how))
+    entry = model.entry()
+    assert entry.mapped is None
+    check_equal(model.load(entry), packed)
+    assert model.files == [file]
+    assert file.read_bytes() == whole
+    assert model.entry().mapped is not None
+
+
+def test_another_library_setting_or_file_is_another_entry(model: Model) -> None:
+    model.load(model.entry())
+    assert model.entry(Path("another.so")).mapped is None
+    assert replace(model, rounded=DRAFT_FORMAT).entry().mapped is None
+    (model.folder / "model").write_bytes(b"changed")
+    assert model.entry().mapped is None
+
+
+def test_a_file_of_other_matrices_is_dropped(model: Model) -> None:
+    """A later version may join other parts."""
+    model.load(model.entry())
+    other = replace(model, format="q6_k")
+    packed = other.load(WeightCache(model.folder / "none", 1 << 30, 0, 0).of_model([], Path(), ""))
+    check_equal(other.load(other.entry()), packed)
+    assert model.files == []
+
+
+def test_what_was_not_flushed_before_the_system_started_anew_does_not_count(
+    model: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(weight_cache, "_flush_behind", lambda file: None)
+    model.load(model.entry())
+    assert model.entry().mapped is not None
+    monkeypatch.setattr(weight_cache, "_boot", lambda: "another")
+    assert model.entry().mapped is None
+    weight_cache._flush(model.files[0])
+    assert model.entry().mapped is not None
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_read_only_folder_is_read(model: Model) -> None:
+    packed = model.load(model.entry())
+    model.cache.folder.chmod(0o500)
+    check_equal(model.load(model.entry()), packed)
+    check_equal(model.load(model.entry(Path("another.so"))), packed)
+
+
+def test_a_folder_that_cannot_be_made_changes_nothing(model: Model) -> None:
+    packed = model.load(model.entry())
+    (model.folder / "taken").touch()
+    elsewhere = replace(model, cache=replace(model.cache, folder=model.folder / "taken" / "cache"))
+    check_equal(elsewhere.load(elsewhere.entry()), packed)
+
+
+def test_files_stay_within_the_limit_and_leave_the_disk_room(model: Model) -> None:
+    model.load(model.entry())
+    (file,) = model.files
+    size = file.stat().st_size
+    two = replace(model, cache=replace(model.cache, limit=2 * size))
+    for age, name in enumerate(["b", "c"]):
+        two.load(two.entry(Path(name)))
+        for each in two.files:
+            os.utime(each, ns=(0, each.stat().st_mtime_ns - 10**9 * (age + 1)))
+    assert len(two.files) == 2
+    assert file not in two.files  # the least recently used one
+    full = replace(model, cache=replace(model.cache, spared=1 << 60))
+    full.load(full.entry(Path("d")))
+    assert len(full.files) == 2
+
+
+def test_files_of_deleted_models_go(model: Model) -> None:
+    model.load(model.entry())
+    model.cache.forget_gone()
+    assert len(model.files) == 1
+    (model.folder / "model").unlink()
+    model.cache.forget_gone()
+    assert model.files == []
+
+
+def test_the_cache_can_be_turned_off(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv(weight_cache.LIMIT, "0")
+    assert WeightCache.of_app(tmp_path) is None
+
+
+def test_processes_that_write_at_once_leave_one_whole_file(model: Model) -> None:
+    packed = model.load(model.entry())
+    code = f"""
+from pathlib import Path
+from engine.kernels.native.library import Library
+from engine.kernels.native.weight_cache import WeightCache
+from tests.engine.kernels.test_weight_cache import Model
+folder = Path({str(model.folder)!r})
+cache = WeightCache(folder / "both", 1 << 30, spared=0, fewest=0)
+own = folder / str(__import__("os").getpid())
+own.mkdir()
+model = Model(Library(Path({str(model.library.path)!r})), folder, cache)
+entry = model.entry()
+object.__setattr__(model, "folder", own)
+assert entry.mapped is None
+input()
+model.load(entry)
+"""
+    running = [
+        subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    for process in running:
+        assert process.stdin is not None
+        process.stdin.write("\n")
+        process.stdin.close()
+    assert [process.wait() for process in running] == [0, 0]
+    both = replace(model, cache=replace(model.cache, folder=model.folder / "both"))
+    assert len(both.files) == 1
+    entry = both.entry()
+    assert entry.mapped is not None
+    check_equal(both.load(entry), packed)
