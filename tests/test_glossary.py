@@ -20,7 +20,7 @@ RETIRED = {
     "TappableModel": "HiddenStateModel", "TokenMap": "TrimmedVocabulary",
     "KeptTokens": "VocabularyTrimmer", "Narrowed": "TrimmedHead", "Lexicon": "TokenTable",
     "Transcript": "RetokenizedText", "Recorded": "TracedOperations", "Withheld": "Unavailable",
-    "Experience": "ControllerStatistics", "Share": "AcceptanceRate", "Shelf": "ResponseStore",
+    "Experience": "ProposerStatistics", "Share": "OtherRequests", "Shelf": "ResponseStore",
     "Course": "RaceSession", "Racing": "RaceRun", "crop": "rewind", "borrow": "copy_prefix",
     "new_cache": "new_state", "KeptTimes": "StoredTimes", "KeptSettings": "StoredSettings",
     "ServerTrouble": "ServerError", "Counters": "ServerMetrics",

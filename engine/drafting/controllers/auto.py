@@ -51,7 +51,7 @@ _ANNOUNCE = 16
 """Minimum rounds between two reasons for one option, for readers, and because reasons take time."""
 
 
-class Beside(NamedTuple):
+class OtherRequests(NamedTuple):
     """What other requests add to a pass: expected tokens, rows, drafting seconds; how many requests."""
 
     tokens: float = 0.0
@@ -113,7 +113,7 @@ class Auto:
         # Maximum depth, which doubles when a whole draft is accepted: earlier texts may mislead, and
         # where all is accepted recalled text soon takes over.
         self._limit = _FIRST
-        self._beside, self._extra_s = Beside(), 0.0
+        self._beside, self._extra_s = OtherRequests(), 0.0
         self._situation = (0, 0, False)
         # Cached while nothing new is known:
         self._times: dict[str | None, _RoundTimes] = {}
@@ -125,11 +125,11 @@ class Auto:
         for member in members.values():
             member.begin()
 
-    def budget(self, beside: Beside | None = None, extra_s: float = 0.0) -> Budget:
+    def budget(self, beside: OtherRequests | None = None, extra_s: float = 0.0) -> Budget:
         """Return how far the next round may draft, ``beside`` others. ``extra_s``: seconds that a round
         with a draft takes besides."""
         if beside is None:
-            beside = Beside()
+            beside = OtherRequests()
             if self._ended:
                 self.costs.observe_between(self._clock() - self._ended)
         if not self.costs.verify.known or not self.deepest:

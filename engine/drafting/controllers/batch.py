@@ -2,8 +2,8 @@
 
 A pass has 16 rows for all requests, and drafts are made one after the other while the others wait. So
 each request's controller compares the tokens per second of all together, with what the others add as it
-stands (``Beside`` in ``auto.py``). Drafting pays with few requests, and mostly does not with many: then
-all rows go to pending tokens, which always count.
+stands (``OtherRequests`` in ``auto.py``). Drafting pays with few requests, and mostly does not with
+many: then all rows go to pending tokens, which always count.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from engine.decoding.context import PREFILL_PART
 from engine.decoding.controller import Controller
-from engine.drafting.controllers.auto import ASSUMED, Auto, Beside
+from engine.drafting.controllers.auto import ASSUMED, Auto, OtherRequests
 from engine.drafting.controllers.proposer_statistics import ProposerStatistics
 from engine.drafting.controllers.times import Costs
 from engine.events import Budget, Round
@@ -84,12 +84,12 @@ class BatchController:
         """The request whose proposer prefills next; one at a time, because all others wait for it."""
         return next((member for member in self._members if member.must_prefill), None)
 
-    def beside(self, member: BatchMember) -> Beside:
+    def beside(self, member: BatchMember) -> OtherRequests:
         """Return what all requests but ``member`` add to a pass; those still in their prompt, one row."""
         others = [other.share for other in self._members if other is not member]
         waiting = max(self.running - 1 - len(others), 0)
-        others += [Beside(1.0, 1.0, 0.0, 1)] * waiting
-        return Beside(*map(sum, zip(*others, strict=True))) if others else Beside()
+        others += [OtherRequests(1.0, 1.0, 0.0, 1)] * waiting
+        return OtherRequests(*map(sum, zip(*others, strict=True))) if others else OtherRequests()
 
 
 class BatchMember:
@@ -115,13 +115,13 @@ class BatchMember:
         self._unread = self._rounds = 0  # tokens to prefill, and rounds so far
 
     @property
-    def share(self) -> Beside:
+    def share(self) -> OtherRequests:
         """What it adds to a pass."""
         option = None if self._auto is None else self._auto.leader
         if option is None or not self._drafts:
             rows = 1.0 if self._auto is not None else 1.0 + self._deepest
-            return Beside(1.0, rows, 0.0, 1)
-        return Beside(option.tokens, option.rows, option.draft_s, 1)
+            return OtherRequests(1.0, rows, 0.0, 1)
+        return OtherRequests(option.tokens, option.rows, option.draft_s, 1)
 
     @property
     def _drafts(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 import triton
@@ -30,6 +30,9 @@ class _StreamedLinear(ABC):
     Counters find the last program of a tile, which adds up the splits. They are zero between launches,
     because that program resets its own; so one layer must not run on two streams at once.
     """
+
+    limits: ClassVar[dict[str, int]] = {}
+    """Limits for the assembler."""
 
     def __init__(
         self, kind: Kind, shape: tuple[int, ...], fusion: Fusion, tile: Tile | None, device: torch.device
@@ -84,7 +87,7 @@ class _StreamedLinear(ABC):
         return {
             "COLUMNS": tile.columns, "DEPTH": tile.depth, "SPLITS": tile.splits,
             "GATED": self.fusion.gated, "num_warps": tile.warps, "num_stages": tile.stages,
-            **OPTIONS,
+            **self.limits, **OPTIONS,
         }  # fmt: skip
 
 
@@ -121,6 +124,9 @@ class Int8Linear(_StreamedLinear):
 
 class Nf4Linear(_StreamedLinear):
     """A layer with an ``Nf4Weight`` in bitsandbytes' layout, in rows of whole groups."""
+
+    limits: ClassVar[dict[str, int]] = {"maxnreg": 255}
+    """All that there are: left alone, the assembler sometimes spills a few bytes to take only 168."""
 
     def __init__(self, weight: Nf4Weight, fusion: Fusion = PLAIN, tile: Tile | None = None) -> None:
         super().__init__("nf4", weight.shape, fusion, tile, weight.packed.device)

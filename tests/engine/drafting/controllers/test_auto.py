@@ -324,6 +324,6 @@ def test_a_text_whose_rows_choose_alike_is_drafted_for_further() -> None:
             depths[name].append(depth)
             speed, _ = machine.plays(unknowing, growth)
             speeds["by rows alone"] += [speed] if name == "alike" else []
-    assert fmean(depths["alike"]) > 2 * fmean(depths["scattered"])
+    assert fmean(depths["alike"]) > 1.8 * fmean(depths["scattered"])
     assert fmean(speeds["alike"]) > 1.04 * fmean(speeds["by rows alone"])
     assert fmean(speeds["scattered"]) > 0.97  # of plain decoding: tries cost the rest

@@ -220,7 +220,11 @@ def test_a_reply_goes_on_while_its_proposer_reads_the_prompt(
     """Its first token came, and then nothing until all of a long prompt was read again, for drafts."""
     decide = Auto.budget
     monkeypatch.setattr(
-        Auto, "budget", lambda self, *beside: replace(decide(self, *beside), depth=3, nodes=3)
+        Auto,
+        "budget",
+        lambda self, *beside: replace(
+            decide(self, *beside), depth=3, nodes=3, floor=0.0, row_floor=0.0
+        ),
     )
     wanted = Speculation(proposer=name, depth=4, controller=Control.AUTO)
     words = tuple(range(300, 340))
