@@ -82,7 +82,7 @@ interface ModelsState {
   error: string;
   setError: (text: string) => void;
   dismiss: () => void; // hides `finished`
-  ask: (name: string, data?: object) => Promise<any>;
+  ask: (name: string, data?: object, alone?: boolean) => Promise<any>;
   change: (name: string, data?: object) => Promise<any>; // asks, shows an error of the answer, and refreshes
   refresh: (data?: object) => Promise<void>;
   open: (data: object, onRefused?: (text: string) => void) => Promise<void>; // loads a model

@@ -13,25 +13,29 @@ import { words } from "./words";
 export const Server = createContext<Endpoints>({});
 
 // Returns `ask(name, data)`, which resolves to an endpoint's answer, or to null if that failed; `error` then says why,
-// until the next question. Show it where the user is looking, by `<ErrorNote>`.
+// until the next question, or with `alone` the next of its name: what nobody asked for hides no error of others. Show it
+// where the user is looking, by `<ErrorNote>`.
 export function useServer() {
   const server = useContext(Server);
-  const [error, setError] = useState("");
+  const [failed, setFailed] = useState(NOTHING_FAILED);
+  const setError = useCallback((error: string) => setFailed({ name: "", error }), []);
   const ask = useCallback(
-    async (name: string, data = {}) => {
-      setError("");
+    async (name: string, data = {}, alone = false) => {
+      setFailed((before) => (alone && before.name !== name ? before : NOTHING_FAILED));
       try {
         return await answered(server[name](data));
       } catch (failure) {
-        setError(reason(failure));
+        setFailed({ name, error: reason(failure) });
         return null;
       }
     },
     [server],
   );
-  useBack(() => setError((shown) => (shown === words.lost ? "" : shown)));
-  return { ask, error, setError, server };
+  useBack(() => setFailed((before) => (before.error === words.lost ? NOTHING_FAILED : before)));
+  return { ask, error: failed.error, setError, server };
 }
+
+const NOTHING_FAILED = { name: "", error: "" };
 
 // Asks an endpoint when the component is first shown, and again if that failed and the app is back. With `shown`, whether
 // the page is, asks each time that it is shown or the app is back. `answer` is null until then; `refresh()` asks again.
@@ -47,7 +51,7 @@ export function useAnswer(name: string, shown?: boolean) {
   return { ask, answer, setAnswer, error, setError, refresh };
 }
 
-type Ask = (name: string, data?: object) => Promise<any>;
+type Ask = (name: string, data?: object, alone?: boolean) => Promise<any>;
 
 // Asks whenever `inputs` change, which are compared one by one. Returns the answer to the last question that was answered,
 // null before the first.
@@ -55,7 +59,7 @@ export function useFound<T>(ask: Ask, name: string, data: object, inputs: unknow
   const [found, setFound] = useState<T | null>(null);
   useEffect(() => {
     let latest = true;
-    if (wanted) ask(name, data).then((answer) => answer && latest && setFound(answer));
+    if (wanted) ask(name, data, true).then((answer) => answer && latest && setFound(answer));
     return () => void (latest = false);
   }, [...inputs, wanted]);
   return found;

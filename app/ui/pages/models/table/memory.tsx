@@ -41,7 +41,7 @@ export function Memory({ row, pair, context, onContext }: MemoryProps) {
   useEffect(() => {
     let latest = true;
     const look = async () => {
-      const answer = await ask("fit", { ...pair, context });
+      const answer = await ask("fit", { ...pair, context }, true);
       if (answer && latest) setFit(answer);
     };
     const soon = setTimeout(look, PAUSE_MS);
@@ -129,7 +129,7 @@ function useLoadOptions(
   const [options, setOptions] = useState<LoadOptions | null>(null);
   useEffect(() => {
     if (!row.here) return;
-    ask("load_options", { target: row.id }).then((answer: LoadOptions | null) => {
+    ask("load_options", { target: row.id }, true).then((answer: LoadOptions | null) => {
       setOptions(answer);
       if (answer?.context.value) onContext(answer.context.value);
     });
