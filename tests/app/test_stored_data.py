@@ -45,6 +45,9 @@ def test_nothing_that_was_asked_is_left_and_everything_else_is(
     remembered = paths.remembered(tmp_path) / "0123"
     remembered.mkdir(parents=True)
     (remembered / "newer.jsonl").write_text(SECRET)
+    lessons = paths.learned(tmp_path) / "0123" / "4567"
+    lessons.mkdir(parents=True)
+    (lessons / "newer.jsonl").write_text(SECRET)
     (tmp_path / "chats-damaged-2026-11-23.db").write_text(SECRET)
     run = write_run(tmp_path, phase="done", folder=str(tmp_path), pair="x")
     (run / "recording").mkdir()
@@ -54,7 +57,7 @@ def test_nothing_that_was_asked_is_left_and_everything_else_is(
     assert len(holding(tmp_path)) >= 4
     before = data.user_data()
     assert (before.chats, before.remembered_bytes, before.recorded_bytes) == (
-        1, len(SECRET), len(SECRET),
+        1, 2 * len(SECRET), len(SECRET),
     )  # fmt: skip
     assert before.chat_bytes > len(SECRET)
     data.forget()
