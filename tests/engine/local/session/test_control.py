@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from engine.drafting.controllers.proposer_statistics import ProposerStatistics
 from engine.events import Emitted
 from engine.local.session import Session
@@ -59,5 +61,9 @@ def test_under_rejection_a_given_seed_starts_without_what_earlier_replies_taught
     answered(session, request)
     learnt = session.controllers.proposer_statistics("draft", AcceptanceRule.REJECTION)
     assert list(learnt.survival()) == list(ProposerStatistics().survival())
-    answered(session, replace(request, sampling=Sampling(temperature=1.0)))
-    assert list(learnt.survival()) != list(ProposerStatistics().survival())
+    untaught = list(ProposerStatistics().survival())
+    for _ in range(20):  # where the machine is slow, a reply may go without drafts
+        answered(session, replace(request, sampling=Sampling(temperature=1.0)))
+        if list(learnt.survival()) != untaught:
+            return
+    pytest.fail("no reply taught anything")
