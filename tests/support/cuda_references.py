@@ -13,9 +13,11 @@ from engine.kernels.cuda.linear.reference import (
     FloatReference,
     finish,
     norm_factor,
-    quantise_rows,
 )
+from engine.kernels.formats import int8
 from engine.kernels.formats.int8 import Int8Weight
+
+LEVELS = int8.ACTIVATION_LEVELS[0]
 
 
 def attend_reference(
@@ -112,3 +114,17 @@ class Int8Reference:
         values, scale = quantise_rows(x, self.fusion.norm)
         total = F.linear(values.double(), self.weight.values.double()).float()  # exact below 2**53
         return finish(total * self.weight.scale * scale, self.fusion, residual, x.dtype)
+
+
+def quantise_rows(x: Tensor, norm: Norm | None) -> tuple[Tensor, Tensor]:
+    """Return ``x (rows, in)`` as int8 up to +-``LEVELS``, and each row's scale ``(rows, 1)`` float32.
+
+    The scale of a row that is not finite is NaN, and so is its result. A norm's factor is part of the
+    scale: it does not change the quantised values.
+    """
+    inputs = x.float() if norm is None else x.float() * norm.weight.float()
+    quantised, scale = int8.quantise_rows(inputs, LEVELS)
+    values = (quantised.short() - (LEVELS + 1)).to(torch.int8)
+    bad = ~scale.isfinite()
+    values, scale = values.masked_fill(bad, 0), scale.masked_fill(bad, float("nan"))
+    return values, scale if norm is None else scale * norm_factor(x, norm)

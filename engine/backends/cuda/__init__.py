@@ -3,6 +3,7 @@
 ``layers``      fused linear layers from a checkpoint's tensors
 ``state``       a sequence's state, whose length host and device both know
 ``decoder``     the model
+``prompts``     attention of a prompt's many rows, by torch
 ``round``       one round as device operations only: draft, verify, accept, next inputs
 ``graphs``      rounds captured once and replayed, and their results on the host
 

@@ -5,8 +5,8 @@ Importing this package needs neither Triton nor a device.
 Linear layers, in ``linear``, that read a weight once for 1 to 64 rows:
     ``dispatch``            chooses the kernel for a weight's format, or the torch reference off CUDA
     ``streamed``            launches the kernels
-    ``bulk``                any number of rows: the kernel for few, cuBLAS for many
-    ``fusion``              the operations fused with a product (norm, bias, gate), and the norm alone
+    ``bulk``                any number of rows: the kernel for few; cuBLAS for many, then ``bulk_kernel``
+    ``fusion``              what comes with a product: a norm before it, bias, gate and residual in it
     ``reference``           the same in torch, for all three formats
     ``tiles``               how the work is split
     ``float_weights`` ``int8`` ``nf4``   kernels; ``parts`` is what they share

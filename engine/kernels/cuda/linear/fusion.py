@@ -31,8 +31,12 @@ class Fusion:
 
 
 PLAIN = Fusion()
-WHOLE_ROW = 16384
-"""Inputs of a row that one program holds at once; a longer row takes several steps."""
+_WHOLE_ROW = 16384
+
+
+def row_depth(width: int) -> int:
+    """Return how many inputs of a row a program holds at once: all, up to what registers take."""
+    return min(1 << (width - 1).bit_length(), _WHOLE_ROW)
 
 
 class FusedLinear(Protocol):
@@ -50,15 +54,13 @@ def normalise(x: Tensor, norm: Norm, residual: Tensor | None = None) -> Tensor:
     ``residual`` has the shape of ``x``. One program computes a row, so its bits do not depend on the
     other rows; torch splits its reductions by their number.
     """
-    import triton
-
     from engine.kernels.cuda.linear.parts import normalise_rows
 
     x = x.contiguous()
     result = torch.empty_like(x)
     normalise_rows[(len(x),)](
         x, norm.weight, None if residual is None else residual.contiguous(), result,
-        x.shape[1], norm.epsilon, DEPTH=min(triton.next_power_of_2(x.shape[1]), WHOLE_ROW),
+        x.shape[1], norm.epsilon, DEPTH=row_depth(x.shape[1]),
         num_warps=8, enable_fp_fusion=False,
     )  # fmt: skip
     return result

@@ -1,6 +1,6 @@
 """The kernels for int8 weights: quantise rows to int8, and multiply.
 
-They give the bits of ``reference.quantise_rows`` and of ``engine.kernels.torch.int8``: integer sums are
+They give the bits of ``engine.kernels.torch.int8``: integer sums are
 exact in any order, so splits of the inputs change nothing, and the rest is element by element.
 """
 

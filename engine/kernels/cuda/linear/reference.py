@@ -1,4 +1,4 @@
-"""Parts of the linear layers in torch, for weights without a kernel, prompts and tests.
+"""Linear layers in torch, for weights without a kernel and for tests.
 
 Sums are float32 (int8: integers) over inputs and weights rounded as the kernels round them. Everything
 after the sum stays in float32 until the result is rounded, once.
@@ -11,11 +11,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from engine.kernels.cuda.linear.fusion import PLAIN, Fusion, Norm
-from engine.kernels.formats import int8
 from engine.kernels.formats.nf4 import GROUP, Nf4Weight, code_on, unpack
 from engine.kernels.torch.linear import make_unpacked
-
-LEVELS = int8.ACTIVATION_LEVELS[0]
 
 
 class FloatReference:
@@ -31,20 +28,6 @@ class FloatReference:
             inputs = (inputs * norm_factor(x, norm) * norm.weight.float()).to(x.dtype)
         sums = self.multiply(inputs.bfloat16().float())
         return finish(sums, self.fusion, residual, x.dtype)
-
-
-def quantise_rows(x: Tensor, norm: Norm | None = None) -> tuple[Tensor, Tensor]:
-    """Return ``x (rows, in)`` as int8 up to +-``LEVELS``, and each row's scale ``(rows, 1)`` float32.
-
-    The scale of a row that is not finite is NaN, and so is its result. A norm's factor is part of the
-    scale: it does not change the quantised values.
-    """
-    inputs = x.float() if norm is None else x.float() * norm.weight.float()
-    quantised, scale = int8.quantise_rows(inputs, LEVELS)
-    values = (quantised.short() - (LEVELS + 1)).to(torch.int8)
-    bad = ~scale.isfinite()
-    values, scale = values.masked_fill(bad, 0), scale.masked_fill(bad, float("nan"))
-    return values, scale if norm is None else scale * norm_factor(x, norm)
 
 
 def dequantise_rounded(weight: Nf4Weight) -> Tensor:

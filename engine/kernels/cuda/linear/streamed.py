@@ -6,12 +6,11 @@ from abc import ABC, abstractmethod
 from typing import Any, ClassVar
 
 import torch
-import triton
 from torch import Tensor
 
 from engine.kernels.cuda import STREAMED_ROWS
 from engine.kernels.cuda.linear.float_weights import bf16_gemm
-from engine.kernels.cuda.linear.fusion import PLAIN, WHOLE_ROW, Fusion, normalise
+from engine.kernels.cuda.linear.fusion import PLAIN, Fusion, normalise, row_depth
 from engine.kernels.cuda.linear.int8 import int8_gemm, int8_rows
 from engine.kernels.cuda.linear.nf4 import interpreter_codes, nf4_gemm
 from engine.kernels.cuda.linear.tiles import ROWS, Kind, Tile, choose_tile
@@ -142,12 +141,12 @@ class Nf4Linear(_StreamedLinear):
 
 
 def quantise_rows(x: Tensor, fusion: Fusion = PLAIN) -> tuple[Tensor, Tensor]:
-    """Return ``x (rows, in)`` as int8 and its scales ``(rows,)``, as ``reference.quantise_rows``."""
+    """Return ``x (rows, in)`` as int8 and its scales ``(rows,)``, as the CPU does."""
     values = torch.empty(x.shape, dtype=torch.int8, device=x.device)
     scales = torch.empty(x.shape[0], dtype=torch.float32, device=x.device)
     norm = fusion.norm
     int8_rows[(x.shape[0],)](
         x, norm and norm.weight, values, scales, x.shape[1], norm.epsilon if norm else 0.0,
-        DEPTH=min(triton.next_power_of_2(x.shape[1]), WHOLE_ROW), num_warps=16, **OPTIONS,
+        DEPTH=row_depth(x.shape[1]), num_warps=16, **OPTIONS,
     )  # fmt: skip
     return values, scales

@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from engine.kernels.cuda.linear import reference
 from engine.kernels.cuda.linear.fusion import PLAIN, Fusion, Norm
 from engine.kernels.cuda.linear.tiles import Kind
 from engine.kernels.formats import int8
 from engine.kernels.torch import int8 as torch_int8
 from tests.engine.kernels.cuda.cases import KINDS, Case, make, near
 from tests.engine.kernels.cuda.where import examples
+from tests.support import cuda_references
 
 kinds = pytest.mark.parametrize("kind", KINDS)
 
@@ -123,19 +123,9 @@ def test_rows_are_quantised_as_on_the_cpu(device: torch.device) -> None:
     from engine.kernels.cuda.linear.streamed import quantise_rows
 
     values, scale = quantise_rows(x.to(device))
-    expected, expected_scale = reference.quantise_rows(x)
+    expected, expected_scale = cuda_references.quantise_rows(x, None)
     assert torch.equal(scale.cpu()[:, None], expected_scale)
     assert torch.equal(values.cpu(), expected)
-
-
-def test_a_norm_around_the_reference_is_a_norm_before_it() -> None:
-    """The norm's factor multiplies the sums, so only rounding differs."""
-    case = make("bf16", 30, 256, 1, norm=True)
-    x, norm = case.rows(5, torch.bfloat16), case.fusion.norm
-    assert norm is not None
-    normed = torch.rms_norm(x, (256,), norm.weight, norm.epsilon)
-    plain = reference.FloatReference(case.weight, PLAIN)(normed).float()  # type: ignore[arg-type]
-    assert (case.reference()(x).float() - plain).norm() < 0.01 * plain.norm()
 
 
 def test_surroundings_need_nothing() -> None:
