@@ -196,7 +196,9 @@ def run(
     turn that would probably end more than ``seconds`` after the beginning, but each engine's first.
     Ctrl-C ends the run with whole turns only; before the first of them it is raised again.
 
-    From the second repeat on, variants of a method that were far from the best of their engine sit out.
+    From the second repeat on, variants of a method that were far from the best of their engine sit out,
+    and all but the best where time is short. A repeat that would not end in time does not begin: else
+    one engine would be measured more often than another.
     """
     until, taken = perf_counter() + seconds, _TurnTimes()
     left = [program for program in line_up if not isinstance(program, NotMeasured)]
@@ -207,12 +209,16 @@ def run(
     ended = "Time ran out before the first round. Give more with --minutes."
     try:
         for repeat in range(repeats):
+            if repeat and not taken.fits(left, until):
+                left = _worth_repeating(left, records, near=1.0)
+                if not taken.fits(left, until):
+                    break
             turned = repeat % max(len(left), 1)
             for program in (*left[turned:], *left[:turned]):
                 on_progress(done, total)
                 done += 1
                 began = perf_counter()
-                if began + taken.expected(program) > until:
+                if not repeat and began + taken.expected(program) > until:
                     continue
                 try:
                     with contextlib.closing(_started(program, case, logs)) as started:
@@ -253,6 +259,10 @@ class _TurnTimes:
 
     def note(self, program: Program, seconds: float) -> None:
         self._of[program.engine, program.name] = seconds
+
+    def fits(self, programs: Sequence[Program], until: float) -> bool:
+        """Return whether a turn of each would probably end in time."""
+        return perf_counter() + sum(map(self.expected, programs)) <= until
 
     def expected(self, program: Program) -> float:
         """Return the time of its last run; before that the longest of its engine, whose first
@@ -312,9 +322,10 @@ def _started(program: Program, case: Case, logs: Path) -> _Started:
 
 
 def _worth_repeating(
-    programs: Sequence[Program], records: Mapping[str, Sequence[Record]]
+    programs: Sequence[Program], records: Mapping[str, Sequence[Record]], near: float = NEAR
 ) -> list[Program]:
-    """Return the programs with a setting that is among the best of its engine, weights and method."""
+    """Return the programs with a setting that is among the best of its engine, weights and method: that
+    has ``near`` of the best one's speed."""
     speeds: dict[tuple[str, str, Method], dict[str, float]] = {}
     for program in programs:
         for setting in dict.fromkeys(record.setting for record in records[program.name]):
@@ -326,6 +337,6 @@ def _worth_repeating(
         name
         for group in speeds.values()
         for name, reached in group.items()
-        if reached >= NEAR * max(group.values())
+        if reached >= near * max(group.values())
     }
     return [program for program in programs if program.name in stay]

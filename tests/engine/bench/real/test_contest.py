@@ -210,6 +210,13 @@ def test_no_turn_begins_that_would_end_too_late(monkeypatch: pytest.MonkeyPatch)
     assert [one.started for one in line_up] == [1, 1, 0, 0]  # else nothing would be compared
     absent = result.absent[-1]
     assert absent.name == "theirs 2" and "--minutes" in absent.reason
+    theirs = Slow("theirs", {PLAIN: (9,) * 3}), Slow("theirs", {PLAIN: (8,) * 3}, variant=" near")
+    for seconds, turns in ((95, [3, 3, 3]), (55, [2, 2, 1]), (45, [1, 1, 1])):
+        line_up = [Slow("ours", {PLAIN: (9,) * 3}), *theirs]
+        for one in line_up:
+            one.started = 0
+        run(line_up, PROMPTS, CASE, 3, Path(), seconds=seconds)
+        assert [one.started for one in line_up] == turns, seconds  # whole repeats, or none
 
 
 def test_a_run_that_is_ended_tells_what_it_has_measured() -> None:
