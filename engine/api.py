@@ -147,8 +147,7 @@ def check_supported(request: Request, capabilities: Capabilities) -> None:
         if getattr(request, name) and not getattr(capabilities, name):
             raise InvalidRequest(
                 name,
-                f"{name} is not available: the loaded model samples on its device. Leave it "
-                "out, or load the model on the device 'cpu'.",
+                f"{name} is not supported by the loaded model. Leave it out.",
             )
     if request.grammar is not None and not capabilities.grammars:
         raise InvalidRequest(

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal, get_args
 
-from engine.values import MAX_DEPTH, require
+from engine.values import MAX_DEPTH, MAX_TOP_LOGPROBS, require
 from engine.values.grammar import Grammar
 from engine.values.image import MAX_IMAGES
 from engine.values.messages import Message
@@ -25,9 +25,6 @@ MAX_STOPS, LONGEST_STOP = 64, 1024
 
 MAX_BIASES, MAX_BIAS = 1024, 100
 """Most tokens with a bias of their own; and how large one may be, as OpenAI has it."""
-
-MAX_TOP_LOGPROBS = 20
-"""Most top tokens returned for each position, as in OpenAI's API."""
 
 PREDICTED = "predicted"
 """By what name rounds go that drafted from ``Request.predicted``."""

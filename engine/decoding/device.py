@@ -53,6 +53,7 @@ class DeviceLauncher:
         proposer: Proposer,
         sampler: Sampler,
         constraint: Constraint | None = None,
+        top_logprobs: int = 0,
     ) -> None:
         """The target's state holds the text already, but for the pending token.
 
@@ -74,8 +75,9 @@ class DeviceLauncher:
         self.ahead = self.drafter.ahead
         self.running: deque[_Running] = deque()
         runner.begin(
-            sampler.sampling, sampler.rule, sampler.seed, context.tokens, context.prompt_length
-        )
+            sampler.sampling, sampler.rule, sampler.seed, context.tokens, context.prompt_length,
+            sampler.bias, top_logprobs,
+        )  # fmt: skip
 
     def launch(self, budget: Budget, started: float) -> bool:
         unread = sum(round.max_tokens for round in self.running)
@@ -127,7 +129,8 @@ def _round_output(running: _Running, result: RoundResult) -> RoundOutput:
     origin = Origin.BONUS if accepted == running.depth else Origin.CORRECTION
     acceptance = Acceptance(tuple(range(accepted)), result.tokens[-1], origin)
     p = tuple(p if node <= accepted else None for node, p in enumerate(result.p))
-    return RoundOutput(running.budget, proposal, VerifierOutput(acceptance, p, result.next_p))
+    output = VerifierOutput(acceptance, p, result.next_p, top_logprobs=result.top_tokens)
+    return RoundOutput(running.budget, proposal, output)
 
 
 class _NoDraft:

@@ -17,6 +17,7 @@ from engine.backends.native import sampling as compiled
 from engine.backends.native.sampling import SampledTokens
 from engine.decoding.context import Context
 from engine.noise import Draws, Stream, key, ranking, sample
+from engine.values import TopTokens
 from engine.values.sampling import AcceptanceRule, Sampling
 
 _FIRST_TRY = 256
@@ -58,6 +59,7 @@ class Sampler:
         """
         self.sampling, self.rule, self.seed = sampling, rule, seed
         self.context, self.vocabulary, self.mask = context, vocabulary, mask
+        self.bias = tuple(bias)
         self._seen = _Seen(context)
         self._biased = torch.tensor([token for token, _ in bias], dtype=torch.long)
         self._bias = torch.tensor([value for _, value in bias])
@@ -159,7 +161,7 @@ class Sampler:
         drawn: list[int] = sample(weights, self.seed, stream, positions).tolist()
         return drawn
 
-    def top_tokens(self, p: Tensor, count: int) -> tuple[tuple[int, float], ...]:
+    def top_tokens(self, p: Tensor, count: int) -> TopTokens:
         """Return the top ``count`` tokens of ``p (vocabulary,)`` with their probabilities, none at 0.
 
         Return none on a device, where this would be one more wait.

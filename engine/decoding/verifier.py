@@ -16,13 +16,11 @@ from engine.decoding.sampling import Sampler
 from engine.errors import BROKEN_LOGITS, DEAD_END, InvalidRequest, ModelError
 from engine.events import Tree
 from engine.noise import Stream, uniform
+from engine.values import TopTokens
 from engine.values.sampling import AcceptanceRule
 
 SHOWN_TOP_TOKENS = 3
 """Top tokens shown at the position of the target's own token."""
-
-TopTokens = tuple[tuple[int, float], ...]
-"""Tokens with their probabilities, best first."""
 
 
 @dataclass(frozen=True, slots=True)

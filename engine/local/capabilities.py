@@ -19,15 +19,13 @@ def capabilities(
     template_tools: bool = True,
     thinking: tuple[str, ...] = (),
     thinking_budget: bool = False,
-    host_logits: bool = True,
     parallel: int = 1,
     blind: str = NO_IMAGES,
 ) -> Capabilities:
     """Return the capabilities of a target with these resources.
 
     ``calls``: its style of tool calls. ``template_tools``, ``thinking``, ``thinking_budget``: see
-    ``Capabilities``.
-    ``host_logits``: whether tokens are sampled on the host. ``blind``: why it sees no images, else "".
+    ``Capabilities``. ``blind``: why it sees no images, else "".
     """
     names = proposers.available(resources.loaded)
     return Capabilities(
@@ -35,8 +33,6 @@ def capabilities(
         preferred=proposers.preferred(names),
         rules=tuple(AcceptanceRule),
         sampling=frozenset(each.name for each in fields(Sampling)),
-        logit_bias=host_logits,
-        top_logprobs=host_logits,
         grammars=True,
         calls=calls,
         template_tools=template_tools,

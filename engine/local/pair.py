@@ -192,7 +192,6 @@ def _describe(
             template_tools=codec.template_tools,
             thinking=codec.thinking,
             thinking_budget=may_limit(codec),
-            host_logits=not session.target.runs_rounds,
             parallel=session.parallel,
             blind=blind,
         ),

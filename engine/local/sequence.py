@@ -143,10 +143,10 @@ class Sequence:
         A target that runs rounds verifies every request on the device: its noise and the host's differ in
         the last bits, and the words of a seed must not depend on the proposer.
         """
-        target = self.slot.target
+        target, top = self.slot.target, self.run.top_logprobs
         if target.runs_rounds:
-            return DeviceLauncher(context, target, proposer, sampler, constraint)
-        verifier = Verifier(sampler, self.run.top_logprobs)
+            return DeviceLauncher(context, target, proposer, sampler, constraint, top)
+        verifier = Verifier(sampler, top)
         return HostLauncher(context, target, proposer, verifier, shares=self.batched)
 
 

@@ -44,8 +44,14 @@ class RoundRunner(Protocol):
         seed: int,
         tokens: Sequence[int],
         prompt_length: int,
+        bias: Sequence[tuple[int, float]] = (),
+        top_tokens: int = 0,
     ) -> None:
-        """Begin a request after ``tokens``; the target's state holds all but the last one."""
+        """Begin a request after ``tokens``; the target's state holds all but the last one.
+
+        ``bias``: tokens and what is added to their logits. ``top_tokens``: how many most likely tokens
+        the results have for each token.
+        """
 
     def put(self, chain: Sequence[int], q: Tensor | None) -> None:
         """Set the next round's chain, drafted elsewhere; ``q`` (nodes, vocabulary) if it was sampled."""

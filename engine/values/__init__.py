@@ -13,6 +13,8 @@ MAX_ROWS = MAX_DEPTH + 1
 """Rows of a verification with the pending token; a row's bits do not depend on their number."""
 RECENT_ROWS = 2 * MAX_ROWS
 """Rows whose inputs a recurrent layer keeps, to replay them after a rejection."""
+MAX_TOP_LOGPROBS = 20
+"""Most top tokens returned for each position, as in OpenAI's API."""
 CHARACTERS_PER_TOKEN = 8
 """Characters per token of the context that may fit it: about twice those of prose and code."""
 
@@ -52,6 +54,10 @@ def require(condition: bool, name: str, message: str) -> None:
         raise InvalidRequest(name, f"{name} {message}")
 
 
+TopTokens = tuple[tuple[int, float], ...]
+"""Tokens with their probabilities, best first, none at 0."""
+
+
 @dataclass(frozen=True, slots=True)
 class RoundResult:
     """The result of a round that ran on a device.
@@ -61,6 +67,7 @@ class RoundResult:
     p, q             of each drafted token, accepted or not; p after the first rejected one is undefined
     next_p           p of the last token
     draft_s, total_s the device's seconds for drafting and for the round
+    top_tokens       the target's most likely tokens in the place of each of ``tokens``, if asked for
     """
 
     accepted: int
@@ -71,3 +78,4 @@ class RoundResult:
     next_p: float
     draft_s: float
     total_s: float
+    top_tokens: tuple[TopTokens, ...] = ()

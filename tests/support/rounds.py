@@ -71,11 +71,15 @@ class TableRounds:
         seed: int,
         tokens: Sequence[int],
         prompt_length: int,
+        bias: Sequence[tuple[int, float]] = (),
+        top_tokens: int = 0,
     ) -> None:
         self.unread = self.launched = 0
         self.context = Context(tokens[:prompt_length])
         self.context.tokens += tokens[prompt_length:]
-        self.sampler = Sampler(sampling, rule, seed, self.context, self.target.info.vocabulary)
+        vocabulary = self.target.info.vocabulary
+        self.sampler = Sampler(sampling, rule, seed, self.context, vocabulary, bias=bias)
+        self.verifier = Verifier(self.sampler, top_tokens)
         self.chain: DraftProposal = NOTHING
 
     def put(self, chain: Sequence[int], q: Tensor | None) -> None:
@@ -102,16 +106,17 @@ class TableRounds:
         logits = self.target.forward(ids, self.state, last=len(ids))
         if masked:
             logits = torch.where(self.allowed, logits, -torch.inf)
-        judged = Verifier(self.sampler)(logits, chain, self.context)
+        judged = self.verifier(logits, chain, self.context)
         accepted = len(judged.acceptance.path)
         tokens = (*chain.tree.tokens[:accepted], judged.acceptance.next_token)
         text += tokens
         p = tuple(0.0 if each is None else each for each in judged.p)
         q = tuple(0.0 if each is None else each for each in chain.chosen_q)
-        return _Pending(
-            self,
-            RoundResult(accepted, tokens, chain.tree.tokens, p, q, judged.next_p, DRAFT_S, TOTAL_S),
-        )
+        result = RoundResult(
+            accepted, tokens, chain.tree.tokens, p, q, judged.next_p, DRAFT_S, TOTAL_S,
+            judged.top_logprobs,
+        )  # fmt: skip
+        return _Pending(self, result)
 
     def _draft(self, depth: int) -> DraftProposal:
         text = self.context.tokens

@@ -24,8 +24,8 @@ from app.server.fields.structured import (
 )
 from app.server.fields.thinking import ThinkingBody
 from app.server.fields.tools import ToolCallBody, ToolsBody
-from engine.request import MAX_BIASES, MAX_STOPS, MAX_TOP_LOGPROBS
-from engine.values import shown
+from engine.request import MAX_BIASES, MAX_STOPS
+from engine.values import MAX_TOP_LOGPROBS, shown
 from engine.values.sampling import Sampling
 
 MAX_MESSAGES = 4096

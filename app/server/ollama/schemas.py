@@ -11,7 +11,7 @@ from app.server.fields.schemas import MAX_CHOICES, MAX_MESSAGES, SpeculationBody
 from app.server.fields.structured import Body
 from app.server.fields.tools import ToolBody
 from app.server.fields.unsupported import NO_TOOLS, REFUSED, Refused, is_nothing
-from engine.request import MAX_TOP_LOGPROBS
+from engine.values import MAX_TOP_LOGPROBS
 from engine.values.image import MAX_IMAGES
 
 _GO = re.compile(r"[+-]?(0|((\d+\.?\d*|\.\d+)(ns|us|µs|ms|s|m|h))+)")

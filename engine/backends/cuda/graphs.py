@@ -39,9 +39,13 @@ device, and if that is lost, the error ends the process."""
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """A ``PendingRound``; ``copied`` is recorded after the copy of its result to the host."""
+    """A ``PendingRound``; ``copied`` is recorded after the copy of its result to the host.
+
+    ``top``: the number of most likely tokens that are read of each row.
+    """
 
     depth: int
+    top: int
     result: Tensor
     copied: torch.cuda.Event | None
 
@@ -49,7 +53,8 @@ class Pending:
         if self.copied is not None:
             self.copied.synchronize()
         begin, drafted, end = self.result[TIMES].view(torch.int64).tolist()
-        return read_result(self.result, self.depth, (drafted - begin) / 1e9, (end - begin) / 1e9)
+        times = (drafted - begin) / 1e9, (end - begin) / 1e9
+        return read_result(self.result, self.depth, *times, self.top)
 
 
 class Runner:
@@ -59,7 +64,7 @@ class Runner:
 
     def __init__(self, round: DeviceRound, captures: bool = True) -> None:
         self.round = round
-        self._rule = Rule.GREEDY
+        self._rule, self._top = Rule.GREEDY, 0
         device = round.target.device
         cuda = device.type == "cuda"
         self.captures = captures and cuda
@@ -80,11 +85,13 @@ class Runner:
         seed: int,
         tokens: Sequence[int],
         prompt_length: int,
+        bias: Sequence[tuple[int, float]] = (),
+        top_tokens: int = 0,
     ) -> None:
-        self._rule = _RULES[rule]
+        self._rule, self._top = _RULES[rule], top_tokens
         if self._rule is Rule.GREEDY:  # no truncation removes the most likely token
             sampling = replace(sampling, top_k=0, top_p=1.0, min_p=0.0)
-        self.round.begin(sampling, seed, list(tokens), prompt_length)
+        self.round.begin(sampling, seed, list(tokens), prompt_length, bias)
 
     def put(self, chain: Sequence[int], q: Tensor | None = None) -> None:
         self.round.put(chain, q)
@@ -96,7 +103,7 @@ class Runner:
         self, depth: int, *, drafts: bool = False, drawn: bool = False, masked: bool = False
     ) -> Mode:
         """Return the mode of such a round in this request."""
-        return Mode(depth, self._rule, drafts, drawn, masked)
+        return Mode(depth, self._rule, drafts, drawn, masked, self._top > 0)
 
     def launch(
         self, depth: int, *, drafts: bool = False, drawn: bool = False, masked: bool = False
@@ -116,7 +123,7 @@ class Runner:
         if self.round.result.is_cuda:
             copied = torch.cuda.Event()
             copied.record()
-        return Pending(mode.depth, copy, copied)
+        return Pending(mode.depth, self._top, copy, copied)
 
     def prepare(self) -> None:
         """See ``RoundRunner``. Requests with a grammar, or with drafts drawn on the host, come later."""

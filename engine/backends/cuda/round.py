@@ -35,7 +35,8 @@ class Mode:
     """The options of a captured round.
 
     ``drafts``: the draft model writes the chain; otherwise the host put it there. ``drawn``: the host
-    also put the distributions it was drawn from. ``masked``: ``allowed`` masks each row.
+    also put the distributions it was drawn from. ``masked``: ``allowed`` masks each row. ``top``: the
+    result has each row's most likely tokens.
     """
 
     depth: int
@@ -43,6 +44,7 @@ class Mode:
     drafts: bool = False
     drawn: bool = False
     masked: bool = False
+    top: bool = False
 
 
 class DeviceRound:
@@ -71,9 +73,12 @@ class DeviceRound:
             # Tokens outside the draft's vocabulary are never drafted.
             self._logits = torch.full((1, vocabulary), float("-inf"), device=device)
 
-    def begin(self, sampling: Sampling, seed: int, tokens: list[int], prompt_length: int) -> None:
+    def begin(
+        self, sampling: Sampling, seed: int, tokens: list[int], prompt_length: int,
+        bias: Sequence[tuple[int, float]] = (),
+    ) -> None:  # fmt: skip
         """Start a request, or continue a text that grew elsewhere; wait for the copies to the device."""
-        self.state.begin(sampling, seed, tokens, prompt_length)
+        self.state.begin(sampling, seed, tokens, prompt_length, bias)
         self.last_tokens.copy_(torch.tensor([0, *tokens][-2:]))
 
     def put(self, chain: Sequence[int], q: Tensor | None = None) -> None:
@@ -175,6 +180,8 @@ class DeviceRound:
             self.p, self.q if mode.drafts or mode.drawn else None, self.state, self.scratch, self.result,
             rule=mode.rule, depth=depth,
         )  # fmt: skip
+        if mode.top:
+            acceptance.write_top(self.p, self.result, depth + 1)
 
     def _update_last_tokens(self, depth: int) -> None:
         """Take the last two tokens of the text after this round, however many were accepted."""

@@ -19,7 +19,7 @@ Attention over a cache whose length is on the device:
 From logits to accepted tokens, in ``sampling``, in three launches a round (adjust, truncate, accept):
     ``state``               a sequence's sampling state on the device
     ``arithmetic``          noise and exponentials
-    ``distribution``        penalties, mask, temperature: the first kernel, and launches of the first two
+    ``distribution``        bias, penalties, mask, temperature: first kernel, launches of the first two
     ``truncation``          top-k, top-p, min-p without a sort
     ``acceptance``          launch of the third; kernel in ``acceptance_kernel``
 

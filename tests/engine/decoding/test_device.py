@@ -56,6 +56,8 @@ class Device:
         seed: int,
         tokens: Sequence[int],
         prompt_length: int,
+        bias: Sequence[tuple[int, float]] = (),
+        top_tokens: int = 0,
     ) -> None:
         assert tokens == self.text[: self.at] and prompt_length == self.at
 

@@ -23,16 +23,17 @@ from engine.kernels.cuda.sampling.acceptance_kernel import (
 )
 from engine.kernels.cuda.sampling.state import TILE, Distribution, SamplingState, Scratch
 from engine.noise import Stream
-from engine.values import RoundResult
+from engine.values import MAX_ROWS, MAX_TOP_LOGPROBS, RoundResult, TopTokens
 
+TOP_SIZE = MAX_ROWS * MAX_TOP_LOGPROBS
 WARPS = 8
 REGISTERS = 160
 """Registers per thread. Without this limit the assembler spills a few bytes to use only 128 (9.0)."""
 
 
 def empty_result(device: torch.device | str) -> Tensor:
-    """Return memory for a round's result: int32 (80,), which one copy brings to the host."""
-    return torch.zeros(RESULT_SIZE, dtype=torch.int32, device=device)
+    """Return memory for a round's result: int32, which one copy brings to the host."""
+    return torch.zeros(RESULT_SIZE + 2 * TOP_SIZE, dtype=torch.int32, device=device)
 
 
 def verify(
@@ -48,7 +49,7 @@ def verify(
     """Verify the first ``depth`` drafted tokens by ``p``, the last that ``compute_distribution`` wrote.
 
     ``q``: the distributions they were drawn from, for ``rejection`` and ``block``; None for a
-    deterministic draft. Write ``out`` int32 (80,) for ``read_result``; advance ``state`` by the emitted
+    deterministic draft. Write ``out`` for ``read_result``; advance ``state`` by the emitted
     tokens.
     """
     _launch(p, q, state, scratch, out, rule, Stream.CHOICE, depth, 0, False)
@@ -84,10 +85,29 @@ def _launch(
     )  # fmt: skip
 
 
+def write_top(p: Distribution, out: Tensor, rows: int) -> None:
+    """Write the most likely tokens of ``p``'s first rows, as many as any request may ask for."""
+    count = min(MAX_TOP_LOGPROBS, p.weights.shape[1])
+    tokens, chances = p.top(rows, count)
+    for part, values in zip(_top(out), (tokens.int(), chances.view(torch.int32)), strict=True):
+        part[:rows, :count].copy_(values)
+
+
+def _top(result: Tensor) -> Tensor:
+    """Return the tokens and the bits of their probabilities: (2, rows, count), a view."""
+    return result[RESULT_SIZE:].view(2, MAX_ROWS, MAX_TOP_LOGPROBS)
+
+
+def _top_tokens(result: Tensor, row: int, count: int) -> TopTokens:
+    tokens, chances = _top(result)[:, row, :count]
+    pairs = zip(tokens.tolist(), chances.view(torch.float32).tolist(), strict=True)
+    return tuple((token, p) for token, p in pairs if p > 0)
+
+
 def read_result(
-    result: Tensor, depth: int, draft_s: float = 0.0, total_s: float = 0.0
+    result: Tensor, depth: int, draft_s: float = 0.0, total_s: float = 0.0, top: int = 0
 ) -> RoundResult:
-    """Read the host's copy of the device's result.
+    """Read the host's copy of the device's result, with ``top`` tokens of each row.
 
     Raise ModelError for broken logits, and InvalidRequest if a grammar allows no token.
     """
@@ -106,4 +126,5 @@ def read_result(
         float(values[2]),
         draft_s,
         total_s,
+        tuple(_top_tokens(result, row, top) for row in range(accepted + 1)) if top else (),
     )

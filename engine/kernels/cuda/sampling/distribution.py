@@ -1,7 +1,7 @@
 """Compute truncated probabilities from logits in two launches: adjust, then truncate.
 
-``adjust_kernel`` applies penalties, grammar mask and temperature, and finds each tile's largest value.
-The torch reference of the penalties is ``Sampler.adjusted`` in ``engine.decoding.sampling``.
+``adjust_kernel`` applies bias, penalties, grammar mask and temperature, and finds each tile's largest
+value. The torch reference of bias and penalties is ``Sampler.adjusted`` in ``engine.decoding.sampling``.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ def adjust_kernel(
     settings: tl.tensor,
     drafted: tl.tensor,
     seen: tl.tensor,
+    bias: tl.tensor,
     allowed: tl.tensor,  # int32 (rows, words): a bit for each token; unused without MASKED
     words: tl.tensor,
     adjusted: tl.tensor,  # float32 (rows, vocabulary), written
@@ -37,11 +38,12 @@ def adjust_kernel(
     MASKED: tl.constexpr,
     GREEDY: tl.constexpr,
 ) -> None:
-    """Apply penalties, mask and temperature; grid (rows, tiles). Also clear the row's histogram."""
+    """Apply bias, penalties, mask and temperature; grid (rows, tiles). Also clear the row's histogram."""
     row, tile, rows = tl.program_id(0), tl.program_id(1), tl.num_programs(0)
     tokens = tile * _TILE + tl.arange(0, _TILE)
     inside = tokens < vocabulary
     x = tl.load(logits + row * stride + tokens, inside, other=float("-inf")).to(tl.float32)
+    x += tl.load(bias + tokens, inside, other=0.0)
     repetition = tl.load(settings + 3).to(tl.float32)
     presence = tl.load(settings + 4).to(tl.float32)
     frequency = tl.load(settings + 5).to(tl.float32)
@@ -94,7 +96,8 @@ def compute_distribution(
     mask = state.seen if allowed is None else allowed
     adjust_kernel[grid](
         logits, logits.stride(0), vocabulary, first,
-        state.numbers, state.settings, state.drafted, state.seen, mask, mask.stride(0),
+        state.numbers, state.settings, state.drafted, state.seen, state.bias,
+        mask, mask.stride(0),
         out.weights, scratch.tile_max, scratch.tile_argmax, scratch.bins, scratch.totals,
         MASKED=allowed is not None, GREEDY=greedy, num_warps=ADJUST_WARPS, enable_fp_fusion=False,
     )  # fmt: skip

@@ -30,12 +30,14 @@ class SamplingState:
     ``settings`` float64 (6,): temperature, top-p, min-p, repetition, presence, frequency penalty.
     ``drafted`` int32 (16,): the chain of this round.
     ``seen`` int32 (vocabulary,): 0 for a token that is not in the text, else 1 + its count in the output.
+    ``bias`` float32 (vocabulary,): what is added to the logits.
     """
 
     numbers: Tensor
     settings: Tensor
     drafted: Tensor
     seen: Tensor
+    bias: Tensor
 
     @classmethod
     def empty(cls, vocabulary: int, device: torch.device | str) -> SamplingState:
@@ -44,10 +46,14 @@ class SamplingState:
             torch.ones(6, dtype=torch.float64, device=device),
             torch.zeros(MAX_ROWS, dtype=torch.int32, device=device),
             torch.zeros(vocabulary, dtype=torch.int32, device=device),
+            torch.zeros(vocabulary, device=device),
         )
 
-    def begin(self, sampling: Sampling, seed: int, tokens: list[int], prompt_length: int) -> None:
-        """Write a new request: its settings, and the text so far."""
+    def begin(
+        self, sampling: Sampling, seed: int, tokens: list[int], prompt_length: int,
+        bias: Sequence[tuple[int, float]] = (),
+    ) -> None:  # fmt: skip
+        """Write a new request: its settings, the text so far, and the bias of some tokens."""
         signed = (seed & _MASK) - ((seed & _MASK) >> 63 << 64)
         self.numbers.copy_(torch.tensor([signed, len(tokens), sampling.top_k]))
         chosen = (sampling.temperature, sampling.top_p, sampling.min_p)
@@ -61,6 +67,10 @@ class SamplingState:
         counts = torch.bincount(ids[prompt_length:], minlength=len(self.seen))
         counts[ids] += 1
         self.seen.copy_(counts)
+        biases = torch.zeros(len(self.bias))
+        for token, value in bias:
+            biases[token] = value
+        self.bias.copy_(biases)
 
     def put(self, chain: Sequence[int]) -> None:
         """Write a chain that was drafted on the host."""
@@ -92,6 +102,15 @@ class Distribution:
         """Return one row, in the same memory, for a draft step to write."""
         part = slice(index, index + 1)
         return Distribution(self.weights[part], self.threshold[part], self.mass[part])
+
+    def top(self, rows: int, count: int) -> tuple[Tensor, Tensor]:
+        """Return the ``count`` most likely tokens of the first rows, and their probabilities.
+
+        Both (rows, count), best first.
+        """
+        weights, tokens = self.weights[:rows].topk(count)
+        kept = weights.view(torch.int32) >= self.threshold[:rows, None]
+        return tokens, torch.where(kept, weights / self.mass[:rows, None], 0.0)
 
     def dense(self) -> Tensor:
         """Return the probabilities: float32 (rows, vocabulary)."""

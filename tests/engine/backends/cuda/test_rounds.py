@@ -55,13 +55,16 @@ def run(
     session: Session, speculation: Speculation, sampling: Sampling = GREEDY, **asked: Any
 ) -> tuple[list[Round], Finished]:
     """Run a request from an empty cache to its end."""
+    events = list(session.run(request_of(speculation, sampling, **asked), lambda: False))
+    assert isinstance(events[-1], Finished)
+    return [event.round for event in events if isinstance(event, Emitted)], events[-1]
+
+
+def request_of(speculation: Speculation, sampling: Sampling = GREEDY, **asked: Any) -> Request:
     wish: dict[str, Any] = {
         "token_ids": PROMPT, "max_tokens": LENGTH, "ignore_eos": True, "reuse_cache": False, **asked
     }  # fmt: skip
-    request = Request(speculation=speculation, sampling=sampling, **wish)
-    events = list(session.run(request, lambda: False))
-    assert isinstance(events[-1], Finished)
-    return [event.round for event in events if isinstance(event, Emitted)], events[-1]
+    return Request(speculation=speculation, sampling=sampling, **wish)
 
 
 def words(*asked: Any, **more: Any) -> tuple[int, ...]:
@@ -128,17 +131,53 @@ def test_a_draft_that_is_often_right_is_accepted(folders: tuple[Path, Path], pla
 def test_rounds_are_those_of_the_ordinary_loop(session: Session) -> None:
     """The same model verified by torch on the host: the same tokens, nearly equal probabilities."""
     rounds, done = run(session, NONE)
-    model = session.target.model
-    context, target = Context(PROMPT), Target(model)
-    target.extend(PROMPT[:-1])
-    sampler = Sampler(GREEDY, AcceptanceRule.GREEDY, 0, context, model.info.vocabulary)
-    proposer = NoneProposer(NoneProposer.Options(), Resources())
-    launcher = HostLauncher(context, target, proposer, Verifier(sampler))
-    plain = list(decode(context, launcher, Off(), StoppingCriteria(LENGTH, ()), "none"))
-    assert tuple(context.output) == done.token_ids
+    plain = on_host(session, GREEDY, AcceptanceRule.GREEDY)
+    assert done.token_ids == tuple(token for round in plain for token in round.tokens)
     for found, expected in zip(rounds, plain, strict=True):
         assert found.tokens == expected.tokens and found.origin == expected.origin
         assert found.next_p == pytest.approx(expected.next_p, rel=1e-3)
+
+
+def on_host(
+    session: Session,
+    sampling: Sampling,
+    rule: AcceptanceRule,
+    bias: Sequence[tuple[int, float]] = (),
+    top: int = 0,
+) -> list[Round]:
+    """Run the ordinary loop without drafts on the session's model: torch samples its logits."""
+    model = session.target.model
+    context, target = Context(PROMPT), Target(model)
+    target.extend(PROMPT[:-1])
+    sampler = Sampler(sampling, rule, sampling.seed or 0, context, model.info.vocabulary, bias=bias)
+    proposer = NoneProposer(NoneProposer.Options(), Resources())
+    launcher = HostLauncher(context, target, proposer, Verifier(sampler, top))
+    return list(decode(context, launcher, Off(), StoppingCriteria(LENGTH, ()), "none"))
+
+
+@pytest.mark.parametrize("sampling", (GREEDY, DRAWN), ids=str)
+def test_biases_and_top_tokens_are_those_of_the_host(
+    session: Session, plain: Plain, sampling: Sampling
+) -> None:
+    """Whoever drafts, of all tokens of a round; truncated ones are left out."""
+    bias = [(token, -100.0) for token in plain(sampling).token_ids[:2]]
+    bias.append(((bias[0][0] + 1) % 40, 1.0))
+    asked: dict[str, Any] = {"logit_bias": tuple(bias), "top_logprobs": 3}
+    rule = AcceptanceRule.COUPLED if sampling.temperature else AcceptanceRule.GREEDY
+    host = on_host(session, sampling, rule, bias, 3)
+    expected = [token for round in host for token in round.tokens]
+    shown = [row for round in host for row in round.top_logprobs]
+    assert not {token for token, _ in bias[:2]} & set(expected)
+    for wanted in (NONE, draft(2), Speculation(proposer="ngram", depth=3)):
+        request = request_of(wanted, sampling, **asked)
+        events = list(session.run(request, lambda: False))
+        tokens = [token for event in events if isinstance(event, Emitted) for token in event.tokens]
+        assert [token.id for token in tokens] == expected
+        for token, row in zip(tokens, shown, strict=True):
+            found = [(each.id, each.p) for each in token.top_logprobs]
+            assert [id for id, _ in found] == [id for id, _ in row]
+            assert [p for _, p in found] == pytest.approx([p for _, p in row], rel=1e-3)
+            assert token.p is not None and dict(found).get(token.id, token.p) == token.p
 
 
 @pytest.mark.parametrize(

@@ -47,10 +47,11 @@ class Bench:
     vocabulary: int
     prompt: list[int]
     output: list[int]
+    bias: tuple[tuple[int, float], ...] = ()
 
     def __post_init__(self) -> None:
         self.state = SamplingState.empty(self.vocabulary, DEVICE)
-        self.state.begin(self.sampling, self.seed, self.text, len(self.prompt))
+        self.state.begin(self.sampling, self.seed, self.text, len(self.prompt), self.bias)
         self.scratch = Scratch.empty(MAX_ROWS, self.vocabulary, DEVICE)
         self.result = empty_result(DEVICE)
 
@@ -91,7 +92,14 @@ class Bench:
     def sampler(self) -> Sampler:
         context = Context(self.prompt)
         context.tokens += self.output
-        return Sampler(self.sampling, AcceptanceRule.COUPLED, self.seed, context, self.vocabulary)
+        return Sampler(
+            self.sampling,
+            AcceptanceRule.COUPLED,
+            self.seed,
+            context,
+            self.vocabulary,
+            bias=self.bias,
+        )
 
     def verify(
         self, p: Distribution, q: Distribution | None, rule: Rule, depth: int

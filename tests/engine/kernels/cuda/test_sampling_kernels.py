@@ -69,14 +69,16 @@ def test_noise_and_powers_have_the_bits_of_their_torch_twins(seed: int, position
     rows=st.integers(1, 3),
     vocabulary=vocabularies,
     masked=st.booleans(),
+    biased=st.booleans(),
     seed=st.integers(0, 99),
 )
 def test_a_distribution_has_the_bits_of_its_torch_twin(
-    sampling: Sampling, kind: str, rows: int, vocabulary: int, masked: bool, seed: int
+    sampling: Sampling, kind: str, rows: int, vocabulary: int, masked: bool, biased: bool, seed: int
 ) -> None:
-    """Penalties by the engine's sampler, truncation by sorting: the same weights, threshold and mass."""
+    """Biases and penalties by the engine's sampler, truncation by sorting: the same bits."""
     prompt, output = [0, seed % vocabulary], [(seed * 7) % vocabulary, 0]
-    bench = Bench(sampling, seed, vocabulary, prompt, output)
+    bias = {0: 1.3, seed % vocabulary: -100.0, (seed + 1) % vocabulary: 2.7} if biased else {}
+    bench = Bench(sampling, seed, vocabulary, prompt, output, tuple(bias.items()))
     logits = logits_like(kind, rows, vocabulary, seed)
     if seed % 3 == 0:
         logits = logits.bfloat16()
@@ -84,6 +86,7 @@ def test_a_distribution_has_the_bits_of_its_torch_twin(
     if masked:
         allowed = torch.rand(rows, vocabulary, generator=torch.Generator().manual_seed(seed)) < 0.6
         allowed |= logits == logits.amax(-1, keepdim=True)
+        allowed[:, 0] = True
     drafted = [(seed + 3 * i) % vocabulary for i in range(rows - 1)]
     found = on_host(bench.distribution(logits, drafted, allowed))
     expected = bench.expected(logits, drafted, allowed)
