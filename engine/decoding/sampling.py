@@ -16,6 +16,7 @@ from engine.backends.native import build
 from engine.backends.native import sampling as compiled
 from engine.backends.native.sampling import SampledTokens
 from engine.decoding.context import Context
+from engine.kernels.torch.penalties import penalised
 from engine.noise import Draws, Stream, key, ranking, sample
 from engine.values import TopTokens
 from engine.values.sampling import AcceptanceRule, Sampling
@@ -64,7 +65,7 @@ class Sampler:
         self._biased = torch.tensor([token for token, _ in bias], dtype=torch.long)
         self._bias = torch.tensor([value for _, value in bias])
         self._library = build.ready() if native_step else None
-        self._as_it_is = not (_penalises(sampling) or bias)
+        self._as_it_is = not (sampling.penalises or bias)
         self.samples_raw = not rule.weighs_q and self._as_it_is and not self._truncates
         """True if ``sample_raw`` may sample: no penalty, bias, truncation or q-weighting. A grammar mask
         is fine; drafted tokens that it forbids are truncated later."""
@@ -87,7 +88,7 @@ class Sampler:
     @property
     def uses_context(self) -> bool:
         """True if penalties or a mask make logits depend on the tokens before them."""
-        return _penalises(self.sampling) or self.mask is not None
+        return self.sampling.penalises or self.mask is not None
 
     def sample_raw(
         self,
@@ -133,7 +134,7 @@ class Sampler:
             logits[:, self._biased.to(logits.device)] += self._bias.to(logits.device)
         if self.mask is not None:
             logits = self.mask.masked(logits, drafted)
-        if not _penalises(self.sampling):
+        if not self.sampling.penalises:
             return logits
         return torch.stack(
             [self._penalised(row, tokens) for row, tokens in zip(logits, drafted, strict=True)]
@@ -187,32 +188,24 @@ class Sampler:
     @property
     def _truncates(self) -> bool:
         """True if tokens are drawn from a truncated distribution; greedy ones never are."""
-        sampling = self.sampling
-        truncated = sampling.top_k or sampling.top_p < 1 or sampling.min_p > 0
-        return bool(truncated) and self.rule is not AcceptanceRule.GREEDY
+        return self.sampling.truncates and self.rule is not AcceptanceRule.GREEDY
 
     def _keys(self, positions: Sequence[int], stream: Stream) -> tuple[int, ...]:
         return tuple(key(self.seed, stream, position) for position in positions)
 
     def _penalised(self, logits: Tensor, drafted: Sequence[int]) -> Tensor:
         """Penalise one row; drafted tokens count as if the text held them already."""
-        result = logits.clone()
+        sampling, result = self.sampling, logits.clone()
+        penalties = (
+            sampling.repetition_penalty, sampling.presence_penalty, sampling.frequency_penalty
+        )  # fmt: skip
         parts = [self._seen.in_text()]
         if drafted:
             parts.append(self._seen.with_drafted(drafted))
         for tokens, times in parts:
             ids = tokens.to(logits.device)
-            result[ids] = self._penalty(logits[ids], times.to(logits.device))
+            result[ids] = penalised(logits[ids], times.to(logits.device), *penalties)
         return result
-
-    def _penalty(self, logits: Tensor, times: Tensor) -> Tensor:
-        """Penalise the ``logits`` of tokens seen before; ``times``: their occurrences in the output."""
-        sampling = self.sampling
-        factor = sampling.repetition_penalty
-        if factor != 1:
-            logits = torch.where(logits > 0, logits / factor, logits * factor)
-        cost = sampling.presence_penalty + sampling.frequency_penalty * times
-        return logits - torch.where(times > 0, cost, 0.0)
 
 
 class _Seen:
@@ -275,9 +268,3 @@ def _top_p_threshold(p: Tensor, top_p: float) -> Tensor:
         mass = ranked.double().cumsum(-1)
     inside = mass - ranked < top_p  # the more likely ones alone do not reach it
     return ranked.gather(1, inside.sum(-1, keepdim=True) - 1)
-
-
-def _penalises(sampling: Sampling) -> bool:
-    return sampling.repetition_penalty != 1 or bool(
-        sampling.presence_penalty or sampling.frequency_penalty
-    )

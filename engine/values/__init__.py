@@ -64,7 +64,8 @@ class RoundResult:
 
     tokens           the accepted ones, then the target's own
     chain            all drafted tokens
-    p, q             of each drafted token, accepted or not; p after the first rejected one is undefined
+    p, q             of each drafted token, accepted or not; p after the first rejected one is undefined,
+                     q is None where nobody computed it
     next_p           p of the last token
     draft_s, total_s the device's seconds for drafting and for the round
     top_tokens       the target's most likely tokens in the place of each of ``tokens``, if asked for
@@ -74,7 +75,7 @@ class RoundResult:
     tokens: tuple[int, ...]
     chain: tuple[int, ...]
     p: tuple[float, ...]
-    q: tuple[float, ...]
+    q: tuple[float | None, ...]
     next_p: float
     draft_s: float
     total_s: float

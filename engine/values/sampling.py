@@ -119,3 +119,13 @@ class Sampling(SamplingValues):
             "seed",
             f"is {self.seed}; it must fit in 64 bits.",
         )
+
+    @property
+    def truncates(self) -> bool:
+        """True if top-k, top-p or min-p is on."""
+        return self.top_k > 0 or self.top_p < 1 or self.min_p > 0
+
+    @property
+    def penalises(self) -> bool:
+        """True if a penalty is on."""
+        return self.repetition_penalty != 1 or bool(self.presence_penalty or self.frequency_penalty)

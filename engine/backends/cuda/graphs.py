@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from engine.backends.cuda import GRAPH_DEPTHS
 from engine.backends.cuda.round import TIMES, DeviceRound, Mode
-from engine.kernels.cuda.sampling.acceptance import read_result
-from engine.kernels.cuda.sampling.acceptance_kernel import Rule
+from engine.kernels.cuda.sampling.acceptance import Rule, read_result
 from engine.values import RoundResult
 from engine.values.sampling import AcceptanceRule, Sampling
 
@@ -64,7 +63,7 @@ class Runner:
 
     def __init__(self, round: DeviceRound, captures: bool = True) -> None:
         self.round = round
-        self._rule, self._top = Rule.GREEDY, 0
+        self._rule, self._top, self._options = Rule.GREEDY, 0, (False, False)
         device = round.target.device
         cuda = device.type == "cuda"
         self.captures = captures and cuda
@@ -89,8 +88,9 @@ class Runner:
         top_tokens: int = 0,
     ) -> None:
         self._rule, self._top = _RULES[rule], top_tokens
-        if self._rule is Rule.GREEDY:  # no truncation removes the most likely token
-            sampling = replace(sampling, top_k=0, top_p=1.0, min_p=0.0)
+        # No truncation removes the most likely token.
+        truncates = sampling.truncates and self._rule is not Rule.GREEDY
+        self._options = sampling.penalises or bool(bias), truncates
         self.round.begin(sampling, seed, list(tokens), prompt_length, bias)
 
     def put(self, chain: Sequence[int], q: Tensor | None = None) -> None:
@@ -103,7 +103,7 @@ class Runner:
         self, depth: int, *, drafts: bool = False, drawn: bool = False, masked: bool = False
     ) -> Mode:
         """Return the mode of such a round in this request."""
-        return Mode(depth, self._rule, drafts, drawn, masked, self._top > 0)
+        return Mode(depth, self._rule, drafts, drawn, masked, self._top > 0, *self._options)
 
     def launch(
         self, depth: int, *, drafts: bool = False, drawn: bool = False, masked: bool = False
@@ -126,9 +126,13 @@ class Runner:
         return Pending(mode.depth, self._top, copy, copied)
 
     def prepare(self) -> None:
-        """See ``RoundRunner``. Requests with a grammar, or with drafts drawn on the host, come later."""
-        for rule, temperature in ((AcceptanceRule.GREEDY, 0.0), (AcceptanceRule.COUPLED, 1.0)):
-            self.begin(Sampling(temperature=temperature), rule, 0, _REHEARSAL, len(_REHEARSAL))
+        """See ``RoundRunner``. What few requests have comes later."""
+        for rule, sampling in (
+            (AcceptanceRule.GREEDY, Sampling()),
+            (AcceptanceRule.COUPLED, Sampling(temperature=1.0)),
+            (AcceptanceRule.COUPLED, Sampling(temperature=1.0, top_p=0.9)),
+        ):
+            self.begin(sampling, rule, 0, _REHEARSAL, len(_REHEARSAL))
             for depth in self.depths:
                 self._prepare(self.mode(depth))
                 if depth and self.round.draft is not None:

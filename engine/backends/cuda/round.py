@@ -18,9 +18,9 @@ from engine.backends.layer_decoder import LayerDecoder
 from engine.kernels.cuda.intrinsics import stamp
 from engine.kernels.cuda.kv_cache import StaticKVCache
 from engine.kernels.cuda.sampling import acceptance
-from engine.kernels.cuda.sampling.acceptance_kernel import TIMES_AT, TOKENS_AT, Rule
+from engine.kernels.cuda.sampling.acceptance import TIMES_AT, TOKENS_AT, Rule
 from engine.kernels.cuda.sampling.distribution import compute_distribution
-from engine.kernels.cuda.sampling.state import Distribution, SamplingState, Scratch
+from engine.kernels.cuda.sampling.state import SamplingState
 from engine.values import MAX_ROWS
 from engine.values.sampling import Sampling
 
@@ -36,7 +36,8 @@ class Mode:
 
     ``drafts``: the draft model writes the chain; otherwise the host put it there. ``drawn``: the host
     also put the distributions it was drawn from. ``masked``: ``allowed`` masks each row. ``top``: the
-    result has each row's most likely tokens.
+    result has each row's most likely tokens. ``adjusts``: the request has biases or penalties.
+    ``truncates``: it has top-k, top-p or min-p.
     """
 
     depth: int
@@ -45,6 +46,8 @@ class Mode:
     drawn: bool = False
     masked: bool = False
     top: bool = False
+    adjusts: bool = False
+    truncates: bool = False
 
 
 class DeviceRound:
@@ -61,9 +64,8 @@ class DeviceRound:
         self.draft, self.draft_state = draft, draft_state
         vocabulary, device = target.info.vocabulary, target.device
         self.state = SamplingState.empty(vocabulary, device)
-        self.p = Distribution.empty(MAX_ROWS, vocabulary, device)
-        self.q = None if draft is None else Distribution.empty(MAX_ROWS, vocabulary, device)
-        self.scratch = Scratch.empty(MAX_ROWS, vocabulary, device)
+        self.p = torch.zeros(MAX_ROWS, vocabulary, device=device)  # of each row
+        self.q = None if draft is None else torch.zeros_like(self.p)  # of each drafted token
         self.allowed: Tensor | None = None  # int32 (rows, words), from a grammar
         self.result = acceptance.empty_result(device)
         # The last two tokens of the text; the second is the pending one.
@@ -87,11 +89,8 @@ class DeviceRound:
         if q is None:
             return
         if self.q is None:  # allocated only for drafts that are drawn on the host
-            device = self.target.device
-            self.q = Distribution.empty(MAX_ROWS, self.target.info.vocabulary, device)
-        self.q.weights[: len(q)].copy_(q)
-        self.q.threshold.fill_(1)  # the bits of the smallest number above zero
-        self.q.mass.fill_(1.0)
+            self.q = torch.zeros_like(self.p)
+        self.q[: len(q)].copy_(q)
 
     def allow(self, bits: Tensor) -> None:
         """Write the allowed tokens of the next round's rows: int32 (rows, words), a bit for each."""
@@ -140,14 +139,12 @@ class DeviceRound:
         length.copy_(self.state.numbers[1:2] - 2)
         hidden = self.draft.step(self._draft_ids(self.last_tokens), self.draft_state)[-1:]
         for index in range(mode.depth):
-            row = self.q.row(index)
+            row, greedy = self.q[index : index + 1], mode.rule is Rule.GREEDY
             compute_distribution(
-                self._padded(self.draft.predict(hidden)), self.state, row, self.scratch,
-                first=index, greedy=mode.rule is Rule.GREEDY,
+                self._padded(self.draft.predict(hidden)), self.state, None if greedy else row,
+                first=index, greedy=greedy, adjusts=mode.adjusts, truncates=mode.truncates,
             )  # fmt: skip
-            acceptance.draft(
-                row, self.state, self.scratch, self.result, rule=mode.rule, index=index
-            )
+            acceptance.draft(row, self.state, rule=mode.rule, index=index)
             if index + 1 < mode.depth:
                 length.add_(1 if index else 2)
                 drafted = self.state.drafted[index : index + 1].long()
@@ -171,15 +168,12 @@ class DeviceRound:
         self.target_state.static.length.copy_(self.state.numbers[1:2] - 1)
         ids = torch.cat([self.last_tokens[1:], self.state.drafted[:depth].long()])
         logits = self.target.predict(self.target.step(ids, self.target_state))
-        greedy = mode.rule is Rule.GREEDY
-        allowed = self.allowed if mode.masked else None
         compute_distribution(
-            logits, self.state, self.p, self.scratch, allowed=allowed, greedy=greedy
-        )
-        acceptance.verify(
-            self.p, self.q if mode.drafts or mode.drawn else None, self.state, self.scratch, self.result,
-            rule=mode.rule, depth=depth,
+            logits, self.state, self.p, allowed=self.allowed if mode.masked else None,
+            greedy=mode.rule is Rule.GREEDY, adjusts=mode.adjusts, truncates=mode.truncates,
         )  # fmt: skip
+        q = self.q if mode.drafts or mode.drawn else None
+        acceptance.verify(self.p, q, self.state, self.result, rule=mode.rule, depth=depth)
         if mode.top:
             acceptance.write_top(self.p, self.result, depth + 1)
 

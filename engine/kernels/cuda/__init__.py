@@ -16,17 +16,16 @@ Attention over a cache whose length is on the device:
     ``rotary``              launch; kernel in ``rotary_kernel``
     ``kv_cache``            the cache itself
 
-From logits to accepted tokens, in ``sampling``, in three launches a round (adjust, truncate, accept):
+From logits to accepted tokens, in ``sampling``:
     ``state``               a sequence's sampling state on the device
-    ``arithmetic``          noise and exponentials
-    ``distribution``        bias, penalties, mask, temperature: first kernel, launches of the first two
-    ``truncation``          top-k, top-p, min-p without a sort
-    ``acceptance``          launch of the third; kernel in ``acceptance_kernel``
+    ``distribution``        bias, penalties, mask, temperature, top-k, top-p, min-p: operations of torch
+    ``acceptance``          the races that draw tokens, and the acceptance rules: two kernels
+    ``arithmetic``          their noise
 
 ``intrinsics`` finds the last program of a launch, and stamps the device's time.
 
-Importing these needs Triton: ``linear.streamed``, the kernels, ``intrinsics``, and ``sampling`` except
-``sampling.state``. The other modules must not import it at module level.
+Importing these needs Triton: ``linear.streamed``, the kernels, ``intrinsics``, ``sampling.acceptance``
+and ``sampling.arithmetic``. The other modules must not import it at module level.
 """
 
 from __future__ import annotations

@@ -1,96 +1,227 @@
-"""Verify a drafted chain on the device, or draw its next token; read the result on the host.
+"""Draw tokens, verify a chain by the rules of ``engine.decoding.acceptance``, and read the result.
 
-Both are launches of ``accept_kernel``: a draft step has no drafted tokens to verify.
+A token is drawn by an exponential race: each token's time is E / p, with exponential noise E, and the
+earliest wins. It equals the Gumbel-max trick, with one division. Every row draws the token that would
+follow if the chain ended there: all rows at once, though only one is used.
 """
 
 from __future__ import annotations
 
+import math
+from enum import IntEnum
+
 import torch
 import triton
+import triton.language as tl
 from torch import Tensor
 
 from engine.errors import BROKEN_LOGITS, DEAD_END, InvalidRequest, ModelError
-from engine.kernels.cuda.sampling.acceptance_kernel import (
-    CHAIN_AT,
-    NOT_FINITE,
-    NOTHING_ALLOWED,
-    P_AT,
-    Q_AT,
-    RESULT_SIZE,
-    TOKENS_AT,
-    Rule,
-    accept_kernel,
-)
-from engine.kernels.cuda.sampling.state import TILE, Distribution, SamplingState, Scratch
+from engine.kernels.cuda.sampling.arithmetic import exponential, noise_key, uniform
+from engine.kernels.cuda.sampling.distribution import MASS_ONE
+from engine.kernels.cuda.sampling.state import SamplingState
 from engine.noise import Stream
 from engine.values import MAX_ROWS, MAX_TOP_LOGPROBS, RoundResult, TopTokens
 
-TOP_SIZE = MAX_ROWS * MAX_TOP_LOGPROBS
-WARPS = 8
-REGISTERS = 160
-"""Registers per thread. Without this limit the assembler spills a few bytes to use only 128 (9.0)."""
+
+class Rule(IntEnum):
+    """The acceptance rule; rules from ``REJECTION`` on draw random numbers and have a residual."""
+
+    GREEDY = 0
+    COUPLED = 1
+    REJECTION = 2
+    BLOCK = 3
+
+
+# Offsets in the result: status, accepted tokens, p of the last token; then four lists of 16, and three
+# times in nanoseconds (int64) that the round's clock writes.
+RESULT_SIZE, TOKENS_AT, P_AT, Q_AT, CHAIN_AT, TIMES_AT = 80, 4, 20, 36, 52, 68
+NOT_FINITE, NOTHING_ALLOWED = 1, 2
+TILE, WARPS = 2048, 8
+"""Tokens of one program of a race, and its warps."""
+NEVER = 0x7F800000 << 32
+"""The time inf and token 0: a race that nobody has won."""
+_TOKENS, _P, _Q, _CHAIN, _NEVER, _NOT_FINITE, _NOTHING_ALLOWED, _TILE, _ROWS, _MASS_ONE = map(
+    tl.constexpr,
+    (TOKENS_AT, P_AT, Q_AT, CHAIN_AT, NEVER, NOT_FINITE, NOTHING_ALLOWED, TILE, MAX_ROWS, MASS_ONE),
+)
+_GREEDY, _REJECTION = tl.constexpr(int(Rule.GREEDY)), tl.constexpr(int(Rule.REJECTION))
+_BLOCK_RULE = tl.constexpr(int(Rule.BLOCK))
+_ACCEPT, _RESIDUAL = tl.constexpr(int(Stream.ACCEPT)), tl.constexpr(int(Stream.RESIDUAL))
+
+
+@triton.jit
+def _next_scale(scale: tl.tensor, p: tl.tensor, q: tl.tensor) -> tl.tensor:
+    """Return min(1, scale p / q) as ``block_scales`` does: float64 from float64 and two float32."""
+    target, drafted = scale * p.to(tl.float64), q.to(tl.float64)
+    return tl.where(target >= drafted, 1.0, target / tl.where(drafted > 0, drafted, 1.0))
+
+
+@triton.jit
+def _race(races: tl.tensor, noise: tl.tensor, weights: tl.tensor, tokens: tl.tensor) -> None:
+    """Enter tokens into a race; the time E / w is above the token's bits, so the first of equals wins."""
+    times = tl.where(weights > 0, tl.div_rn(noise, weights), float("inf"))
+    entries = (times.to(tl.int32, bitcast=True).to(tl.int64) << 32) | tokens
+    tl.atomic_min(races, tl.min(entries, 0), sem="relaxed")
+
+
+@triton.jit(do_not_specialize=["depth", "first"])
+def race_kernel(
+    vocabulary: tl.tensor, depth: tl.tensor, first: tl.tensor, numbers: tl.tensor, drafted: tl.tensor,
+    p_rows: tl.tensor, q_rows: tl.tensor, races: tl.tensor, left: tl.tensor, scales: tl.tensor,
+    RULE: tl.constexpr, STREAM: tl.constexpr, HAS_Q: tl.constexpr,
+) -> None:  # fmt: skip
+    """Draw each row's token from its residual and from p; grid (depth + 1, tiles)."""
+    row, tile = tl.program_id(0), tl.program_id(1)
+    tokens = tile * _TILE + tl.arange(0, _TILE)
+    inside = tokens < vocabulary
+    p = tl.load(p_rows + row * vocabulary + tokens, inside, other=0.0)
+    residual = p
+    stream = tl.full([], STREAM, tl.uint64)
+    if RULE == _BLOCK_RULE:
+        scale = tl.full([], 1.0, tl.float64)
+        for node in range(0, row):
+            at = node * vocabulary + tl.load(drafted + node)
+            q_at = tl.full([], 1.0, tl.float32)
+            if HAS_Q:
+                q_at = tl.load(q_rows + at)
+            scale = _next_scale(scale, tl.load(p_rows + at), q_at)
+        residual = residual * scale.to(tl.float32)
+        tl.store(scales + row, scale)
+    if RULE >= _REJECTION:  # noqa: SIM102 (one is known to the compiler)
+        if row < depth:
+            stream = tl.full([], _RESIDUAL, tl.uint64)
+            q = (tokens == tl.load(drafted + row)).to(tl.float32)
+            if HAS_Q:
+                q = tl.load(q_rows + row * vocabulary + tokens, inside, other=0.0)
+            residual = tl.maximum(residual - q, 0.0)
+    if RULE == _BLOCK_RULE:
+        tl.atomic_add(left + row, tl.sum((residual * _MASS_ONE).to(tl.int64), 0), sem="relaxed")
+    if tl.max(p, 0) > 0:
+        position = tl.load(numbers + 1) + first + row
+        noise = exponential(noise_key(tl.load(numbers), stream, position), tokens)
+        _race(races + row, noise, residual, tokens)
+        if RULE >= _REJECTION:
+            _race(races + _ROWS + row, noise, p, tokens)
+
+
+@triton.jit(do_not_specialize=["depth"])
+def accept_kernel(
+    vocabulary: tl.tensor, depth: tl.tensor, numbers: tl.tensor, drafted: tl.tensor, seen: tl.tensor,
+    p_rows: tl.tensor, q_rows: tl.tensor, highest: tl.tensor, likeliest: tl.tensor, races: tl.tensor,
+    left: tl.tensor, scales: tl.tensor, out: tl.tensor, RULE: tl.constexpr, HAS_Q: tl.constexpr,
+) -> None:  # fmt: skip
+    """Apply the rule to all rows at once, write the round and advance the state; one program."""
+    rows = tl.arange(0, _ROWS)
+    nodes = rows < depth
+    chain = tl.load(drafted + rows, nodes, other=0)
+    p = tl.load(p_rows + rows * vocabulary + chain, nodes, other=0.0)
+    q = nodes.to(tl.float32)
+    if RULE == _GREEDY:
+        q = q * float("nan")  # nobody has computed it
+    elif HAS_Q:
+        q = tl.load(q_rows + rows * vocabulary + chain, nodes, other=0.0)
+    if RULE == _GREEDY:
+        choices = tl.load(likeliest + rows, rows <= depth, other=0).to(tl.int32)
+    else:
+        won = tl.load(races + rows, rows <= depth, other=0)
+        if RULE >= _REJECTION:  # rounding may reject where p == q: nothing is left, and p is right
+            won = tl.where(won < _NEVER, won, tl.load(races + _ROWS + rows, rows <= depth, other=0))
+        choices = won.to(tl.int32)  # the lower half
+    length = tl.load(numbers + 1)
+    if RULE >= _REJECTION:
+        accept = tl.full([], _ACCEPT, tl.uint64)
+        coins = uniform(noise_key(tl.load(numbers), accept, length + rows))
+    if RULE == _BLOCK_RULE:  # the prefix up to node i has its scale and residual in row i + 1
+        scale = tl.load(scales + rows + 1, nodes, other=1.0)
+        rest = tl.load(left + rows + 1, rows + 1 < depth, other=0).to(tl.float64) / _MASS_ONE
+        lost = rest + 1.0 - scale
+        chances = tl.where(lost > 0, rest / tl.where(lost > 0, lost, 1.0), 1.0)
+        chances = tl.where(rows == depth - 1, scale, chances)
+        count = tl.max(tl.where(nodes & (coins < chances), rows + 1, 0), 0)
+    else:
+        if RULE == _REJECTION:
+            accepted = coins < _next_scale(tl.full([_ROWS], 1.0, tl.float64), p, q)
+        else:
+            accepted = choices == chain
+        count = tl.min(tl.where(nodes & accepted, _ROWS, rows), 0)
+    ending, used = rows == count, rows <= count
+    following = tl.sum(tl.where(ending, choices, 0), 0)
+    emitted = tl.where(ending, following, chain)
+    largest = tl.load(highest + rows, used, other=0.0)
+    broken = tl.max(((largest == float("inf")) | (largest != largest)).to(tl.int32), 0)
+    empty = tl.max((largest == float("-inf")).to(tl.int32), 0)
+    following_p = tl.load(p_rows + count * vocabulary + following)
+    tl.store(out, tl.where(broken != 0, _NOT_FINITE, empty * _NOTHING_ALLOWED))
+    tl.store(out + 1, count)
+    tl.store(out + 2, following_p.to(tl.int32, bitcast=True))
+    tl.store(out + _TOKENS + rows, tl.where(used, emitted, -1))
+    tl.store(out + _P + rows, p.to(tl.int32, bitcast=True))
+    tl.store(out + _Q + rows, q.to(tl.int32, bitcast=True))
+    tl.store(out + _CHAIN + rows, chain)
+    tl.store(numbers + 1, length + count + 1)
+    # An unseen token is 0, so its first occurrence counts twice.
+    tl.atomic_max(seen + emitted, 1, used)
+    tl.atomic_add(seen + emitted, 1, used)
 
 
 def empty_result(device: torch.device | str) -> Tensor:
     """Return memory for a round's result: int32, which one copy brings to the host."""
-    return torch.zeros(RESULT_SIZE + 2 * TOP_SIZE, dtype=torch.int32, device=device)
+    return torch.zeros(
+        RESULT_SIZE + 2 * MAX_ROWS * MAX_TOP_LOGPROBS, dtype=torch.int32, device=device
+    )
 
 
 def verify(
-    p: Distribution,
-    q: Distribution | None,
-    state: SamplingState,
-    scratch: Scratch,
-    out: Tensor,
-    *,
-    rule: Rule,
-    depth: int,
+    p: Tensor, q: Tensor | None, state: SamplingState, out: Tensor, *, rule: Rule, depth: int
 ) -> None:
     """Verify the first ``depth`` drafted tokens by ``p``, the last that ``compute_distribution`` wrote.
 
-    ``q``: the distributions they were drawn from, for ``rejection`` and ``block``; None for a
-    deterministic draft. Write ``out`` for ``read_result``; advance ``state`` by the emitted
-    tokens.
+    ``q``: what they were drawn from, which ``rejection`` and ``block`` weigh; None for a deterministic
+    draft. Write ``out`` for ``read_result``; advance ``state`` by the emitted tokens.
     """
-    _launch(p, q, state, scratch, out, rule, Stream.CHOICE, depth, 0, False)
-
-
-def draft(
-    q: Distribution, state: SamplingState, scratch: Scratch, out: Tensor, *, rule: Rule, index: int
-) -> None:
-    """Draw the chain's token ``index`` from row 0 of ``q``, and store it in ``state``.
-
-    The noise is the target's under ``coupled``, the draft's own under ``rejection`` and ``block``.
-    """
-    stream = Stream.DRAFT if rule >= Rule.REJECTION else Stream.CHOICE
-    drawing = Rule.GREEDY if rule is Rule.GREEDY else Rule.COUPLED
-    _launch(q, None, state, scratch, out, drawing, stream, 0, index, True)
-
-
-def _launch(
-    p: Distribution, q: Distribution | None, state: SamplingState, scratch: Scratch, out: Tensor,
-    rule: Rule, stream: Stream, depth: int, first: int, drafting: bool,
-) -> None:  # fmt: skip
-    vocabulary = len(state.seen)
-    tiles = triton.cdiv(vocabulary, TILE)
-    draft = p if q is None else q
-    accept_kernel[(1, 1) if rule is Rule.GREEDY else (depth + 1, tiles)](
-        vocabulary, depth, first, state.numbers, state.drafted, state.seen,
-        p.weights, p.threshold, p.mass, draft.weights, draft.threshold, draft.mass,
-        scratch.tile_max, scratch.tile_argmax, scratch.times, scratch.winners, scratch.residuals,
-        scratch.done, out,
-        RULE=int(rule), STREAM=int(stream), HAS_Q=q is not None, DRAFTING=drafting,
-        TILES=triton.next_power_of_2(tiles), num_warps=WARPS, maxnreg=REGISTERS,
-        enable_fp_fusion=False,
+    if rule is not Rule.GREEDY:
+        _race_rows(p, q, state, rule, Stream.CHOICE, depth, 0)
+    accept_kernel[(1,)](
+        p.shape[1], depth, state.numbers, state.drafted, state.seen, p, p if q is None else q,
+        state.highest, state.likeliest, state.races, state.left, state.scales, out,
+        RULE=int(rule), HAS_Q=q is not None, num_warps=1, enable_fp_fusion=False,
     )  # fmt: skip
 
 
-def write_top(p: Distribution, out: Tensor, rows: int) -> None:
+def draft(q: Tensor, state: SamplingState, *, rule: Rule, index: int) -> None:
+    """Draw the chain's token ``index`` from row 0 of ``q``, and store it in ``state``.
+
+    ``greedy`` needs no ``q``. The noise is the target's under ``coupled``, the draft's own under
+    ``rejection`` and ``block``.
+    """
+    token = state.likeliest[:1]
+    if rule is not Rule.GREEDY:
+        stream = Stream.CHOICE if rule is Rule.COUPLED else Stream.DRAFT
+        _race_rows(q, None, state, Rule.COUPLED, stream, 0, index)
+        token = state.races.view(torch.int32)[0, :1]  # the lower half
+    state.drafted[index : index + 1].copy_(token)
+
+
+def _race_rows(
+    p: Tensor, q: Tensor | None, state: SamplingState, rule: Rule, stream: Stream, depth: int, first: int
+) -> None:  # fmt: skip
+    vocabulary = p.shape[1]
+    state.races.fill_(NEVER)
+    if rule is Rule.BLOCK:
+        state.left.zero_()
+    race_kernel[(depth + 1, triton.cdiv(vocabulary, TILE))](
+        vocabulary, depth, first, state.numbers, state.drafted, p, p if q is None else q,
+        state.races, state.left, state.scales,
+        RULE=int(rule), STREAM=int(stream), HAS_Q=q is not None,
+        num_warps=WARPS, enable_fp_fusion=False,
+    )  # fmt: skip
+
+
+def write_top(p: Tensor, out: Tensor, rows: int) -> None:
     """Write the most likely tokens of ``p``'s first rows, as many as any request may ask for."""
-    count = min(MAX_TOP_LOGPROBS, p.weights.shape[1])
-    tokens, chances = p.top(rows, count)
-    for part, values in zip(_top(out), (tokens.int(), chances.view(torch.int32)), strict=True):
-        part[:rows, :count].copy_(values)
+    chances, tokens = p[:rows].topk(min(MAX_TOP_LOGPROBS, p.shape[1]))
+    for part, values in zip(_top(out), (tokens, chances.view(torch.int32)), strict=True):
+        part[:rows, : values.shape[1]].copy_(values)
 
 
 def _top(result: Tensor) -> Tensor:
@@ -117,12 +248,13 @@ def read_result(
     if status == NOTHING_ALLOWED:
         raise InvalidRequest("grammar", DEAD_END)
     values = result.view(torch.float32)
+    drawn_from = values[Q_AT : Q_AT + depth].tolist()
     return RoundResult(
         accepted,
         tuple(result[TOKENS_AT : TOKENS_AT + accepted + 1].tolist()),
         tuple(result[CHAIN_AT : CHAIN_AT + depth].tolist()),
         tuple(values[P_AT : P_AT + depth].tolist()),
-        tuple(values[Q_AT : Q_AT + depth].tolist()),
+        tuple(None if math.isnan(q) else q for q in drawn_from),
         float(values[2]),
         draft_s,
         total_s,

@@ -1,109 +1,89 @@
-"""Compute truncated probabilities from logits in two launches: adjust, then truncate.
+"""Compute the probabilities that tokens are drawn from, in torch: logits to truncated p.
 
-``adjust_kernel`` applies bias, penalties, grammar mask and temperature, and finds each tile's largest
-value. The torch reference of bias and penalties is ``Sampler.adjusted`` in ``engine.decoding.sampling``.
+The host's rules are ``Sampler.adjusted`` and ``truncated`` in ``engine.decoding.sampling``; here all
+shapes are fixed and nothing waits for the device, so it can be captured in a graph. Operations act on
+each element, or give the same in any order: a maximum, a sort by value whose ties do not matter, sums of
+integers. So neither the number of rows nor the algorithm that torch chooses for it changes a bit.
 """
 
 from __future__ import annotations
 
-import triton
-import triton.language as tl
+import torch
 from torch import Tensor
 
-from engine.kernels.cuda.sampling.state import BINS, TILE, Distribution, SamplingState, Scratch
-from engine.kernels.cuda.sampling.truncation import TRUNCATE_WARPS, truncate_kernel
+from engine.kernels.cuda.sampling.state import SamplingState
+from engine.kernels.torch.penalties import penalised
 
-_TILE, _BINS = tl.constexpr(TILE), tl.constexpr(BINS)
-ADJUST_WARPS = 8
-
-
-@triton.jit(do_not_specialize=["first"])
-def adjust_kernel(
-    logits: tl.tensor,  # (rows, vocabulary) bf16, fp16 or fp32
-    stride: tl.tensor,
-    vocabulary: tl.tensor,
-    first: tl.tensor,  # drafted tokens before row 0
-    numbers: tl.tensor,
-    settings: tl.tensor,
-    drafted: tl.tensor,
-    seen: tl.tensor,
-    bias: tl.tensor,
-    allowed: tl.tensor,  # int32 (rows, words): a bit for each token; unused without MASKED
-    words: tl.tensor,
-    adjusted: tl.tensor,  # float32 (rows, vocabulary), written
-    tile_max: tl.tensor,
-    tile_argmax: tl.tensor,
-    bins: tl.tensor,
-    totals: tl.tensor,
-    MASKED: tl.constexpr,
-    GREEDY: tl.constexpr,
-) -> None:
-    """Apply bias, penalties, mask and temperature; grid (rows, tiles). Also clear the row's histogram."""
-    row, tile, rows = tl.program_id(0), tl.program_id(1), tl.num_programs(0)
-    tokens = tile * _TILE + tl.arange(0, _TILE)
-    inside = tokens < vocabulary
-    x = tl.load(logits + row * stride + tokens, inside, other=float("-inf")).to(tl.float32)
-    x += tl.load(bias + tokens, inside, other=0.0)
-    repetition = tl.load(settings + 3).to(tl.float32)
-    presence = tl.load(settings + 4).to(tl.float32)
-    frequency = tl.load(settings + 5).to(tl.float32)
-    if (repetition != 1.0) | (presence != 0.0) | (frequency != 0.0):
-        counts = tl.load(seen + tokens, inside, other=0)
-        for node in range(0, first + row):
-            hit = (tokens == tl.load(drafted + node)).to(tl.int32)
-            counts = tl.maximum(counts, hit) + hit
-        scaled = tl.where(x > 0, tl.div_rn(x, repetition), x * repetition)
-        cost = (counts - 1).to(tl.float32) * frequency + presence
-        x = tl.where(counts > 0, scaled, x) - tl.where(counts > 1, cost, 0.0)
-    if MASKED:
-        bits = tl.load(allowed + row * words + tokens // 32, inside, other=0)
-        x = tl.where(((bits >> (tokens % 32)) & 1) != 0, x, float("-inf"))
-    if not GREEDY:
-        x = tl.div_rn(x, tl.load(settings).to(tl.float32))
-    tl.store(adjusted + row * vocabulary + tokens, x, inside)
-    broken = tl.max((x != x).to(tl.int32), 0)
-    largest, at = tl.max(x, 0, return_indices=True, return_indices_tie_break_left=True)
-    offset = row * tl.num_programs(1) + tile
-    tl.store(tile_max + offset, tl.where(broken != 0, float("inf"), largest))
-    tl.store(tile_argmax + offset, tile * _TILE + at)
-    each = tl.arange(0, _BINS)
-    own = each % tl.num_programs(1) == tile
-    tl.store(bins + row * _BINS + each, tl.zeros([_BINS], tl.int64), own)
-    tl.store(bins + (rows + row) * _BINS + each, tl.zeros([_BINS], tl.int64), own)
-    if tile == 0:
-        tl.store(totals + row, tl.zeros([], tl.int64))
+MASS_ONE = 2.0**44
+"""The weight of the most likely token. Weights are summed as integers; a quarter of a million of them
+still fit 63 bits."""
 
 
 def compute_distribution(
     logits: Tensor,
     state: SamplingState,
-    out: Distribution,
-    scratch: Scratch,
+    out: Tensor | None,
     *,
     first: int = 0,
     allowed: Tensor | None = None,
     greedy: bool = False,
+    adjusts: bool = True,
+    truncates: bool = True,
 ) -> None:
-    """Write the truncated probabilities of ``logits`` (rows, at least vocabulary) to ``out``.
+    """Write each row's largest logit to ``state``, and its p to ``out``: float32 (rows, vocabulary).
 
-    Row i follows ``first + i`` drafted tokens. ``allowed`` is a grammar's bitmask, int32 (rows,
-    ceil(vocabulary / 32)), lowest bit first. ``greedy`` skips the temperature; truncations must then be
-    off.
+    ``logits``: (rows, at least vocabulary). Row i follows ``first + i`` drafted tokens. ``allowed``: a
+    grammar's bitmask, int32 (rows, ceil(vocabulary / 32)), lowest bit first. ``greedy`` skips temperature
+    and truncation. ``adjusts``: there are biases or penalties. ``truncates``: there is a truncation.
+    ``out`` None: the likeliest token is enough. Rows of broken logits get a p of NaN.
     """
     rows, vocabulary = len(logits), len(state.seen)
-    tiles = triton.cdiv(vocabulary, TILE)
-    grid = (rows, tiles)
-    mask = state.seen if allowed is None else allowed
-    adjust_kernel[grid](
-        logits, logits.stride(0), vocabulary, first,
-        state.numbers, state.settings, state.drafted, state.seen, state.bias,
-        mask, mask.stride(0),
-        out.weights, scratch.tile_max, scratch.tile_argmax, scratch.bins, scratch.totals,
-        MASKED=allowed is not None, GREEDY=greedy, num_warps=ADJUST_WARPS, enable_fp_fusion=False,
-    )  # fmt: skip
-    truncate_kernel[grid](
-        vocabulary, state.numbers, state.settings, out.weights,
-        scratch.tile_max, scratch.bins, scratch.totals, scratch.candidates, scratch.candidate_count,
-        scratch.finished, out.threshold, out.mass,
-        TILES=triton.next_power_of_2(tiles), num_warps=TRUNCATE_WARPS, enable_fp_fusion=False,
-    )  # fmt: skip
+    x = logits[:, :vocabulary].float()
+    if adjusts:
+        x = x + state.bias
+        counts, settings = _counts(state, first, rows), state.settings[3:].float()
+        x = torch.where(counts > 0, penalised(x, counts - 1, *settings.unbind()), x)
+    if allowed is not None:
+        bits = allowed[:rows, :, None] >> torch.arange(32, device=x.device) & 1
+        x = x.masked_fill(bits.flatten(1)[:, :vocabulary] == 0, float("-inf"))
+    if not greedy:
+        x = x / state.settings[0]
+    highest = state.highest[:rows]
+    torch.max(x, -1, out=(highest, state.likeliest[:rows]))
+    if out is None:
+        return
+    weights = (x - highest[:, None]).exp_().mul_(MASS_ONE)
+    mass = weights.long().sum(-1, keepdim=True)
+    if truncates and not greedy:
+        weights, mass = truncate(weights, state)
+    torch.div(weights, mass, out=out[:rows])
+
+
+def _counts(state: SamplingState, first: int, rows: int) -> Tensor:
+    """Return 0 or 1 + the count in the output, as ``seen``, with the drafted tokens before each row."""
+    nodes, device = first + rows - 1, state.seen.device
+    before = (
+        torch.arange(nodes, device=device) < torch.arange(first, nodes + 1, device=device)[:, None]
+    )
+    hits = state.seen.new_zeros(rows, len(state.seen))
+    hits.scatter_add_(1, state.drafted[:nodes].long().expand(rows, -1), before.int())
+    return torch.maximum(state.seen, hits.clamp_max(1)) + hits
+
+
+def truncate(weights: Tensor, state: SamplingState) -> tuple[Tensor, Tensor]:
+    """Return the ``weights`` that top-k, top-p and min-p leave, others 0, and their sum int64 (rows, 1).
+
+    Cuts are by value: tokens of equal weight stay or go together.
+    """
+    ranked = weights.sort(-1, descending=True).values
+    sizes = ranked.long()
+    # One scan over all rows is torch's fastest, and differences of integers are exact.
+    before = sizes.flatten().cumsum(0).view_as(sizes) - sizes
+    before = before - before[:, :1]
+    cut = ranked.index_select(1, state.numbers[2:])
+    total = torch.where(ranked >= cut, sizes, 0).sum(-1, keepdim=True)
+    inside = before < (total * state.settings[1]).ceil().long()
+    nucleus = ranked.gather(1, (inside.sum(-1, keepdim=True) - 1).clamp_min(0))
+    cut = torch.maximum(torch.maximum(cut, nucleus), state.settings[2] * MASS_ONE)
+    mass = torch.where(ranked >= cut, sizes, 0).sum(-1, keepdim=True)
+    return weights.masked_fill(weights < cut, 0.0), mass

@@ -15,8 +15,8 @@ from engine.backends.cuda.round import DeviceRound, Mode
 from engine.kernels.cuda import attention_kernel, rotary_kernel
 from engine.kernels.cuda.kv_cache import FP8
 from engine.kernels.cuda.linear import parts, streamed
-from engine.kernels.cuda.sampling import acceptance, distribution
-from engine.kernels.cuda.sampling.acceptance_kernel import Rule
+from engine.kernels.cuda.sampling import acceptance
+from engine.kernels.cuda.sampling.acceptance import Rule
 from engine.models.architecture import Architecture, Attention, GatedMlp, LayerSpec, Rope
 from engine.models.base import ModelInfo
 from engine.models.tensor_shapes import Names, tensor_shapes
@@ -28,8 +28,7 @@ KERNELS = (
     *((attention_kernel, name) for name in ("attend_splits", "combine_splits")),
     (parts, "normalise_rows"),
     (rotary_kernel, "rope_and_store"),
-    *((distribution, name) for name in ("adjust_kernel", "truncate_kernel")),
-    (acceptance, "accept_kernel"),
+    *((acceptance, name) for name in ("race_kernel", "accept_kernel")),
 )
 META = torch.device("meta")
 LLAMA_8B = Architecture(
@@ -69,6 +68,6 @@ def test_a_whole_round_compiles_and_fits(
     target, draft = model(quantization, cached), model("int8")
     round = DeviceRound(target, target.new_state(4096), draft, draft.new_state(4096))
     with ptx.compiling(capability, *KERNELS) as found:
-        round.run(Mode(2, rule, drafts=True))
+        round.run(Mode(2, rule, drafts=True, adjusts=True, truncates=True))
     assert {one.name for one in found} >= {"rope_and_store", "attend_splits", "accept_kernel"}
     assert not [str(one) for one in found if not one.fits]

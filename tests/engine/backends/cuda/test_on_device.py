@@ -22,7 +22,7 @@ from engine.backends.torch.decoder import TorchDecoder
 from engine.decoding.text.codec import TextCodec
 from engine.drafting.resources import Resources
 from engine.kernels.cuda.kv_cache import FP8
-from engine.kernels.cuda.sampling.acceptance_kernel import Rule
+from engine.kernels.cuda.sampling.acceptance import Rule
 from engine.local.session import Session
 from engine.machine import devices
 from engine.machine.devices import FP8_CAPABILITY
@@ -180,7 +180,7 @@ def test_a_round_asks_the_device_nothing() -> None:
     caches = model.new_state(64), model.new_state(64)
     round = DeviceRound(model, caches[0], model, caches[1])
     round.begin(Sampling(temperature=1.0), 1, tokens(4), 4)
-    mode = Mode(3, Rule.COUPLED, drafts=True)
+    mode = Mode(3, Rule.COUPLED, drafts=True, adjusts=True, truncates=True)
     round.run(mode)
     torch.cuda.set_sync_debug_mode("error")
     try:

@@ -125,7 +125,6 @@ def test_a_draft_that_is_often_right_is_accepted(folders: tuple[Path, Path], pla
     rounds, done = run(session, draft(2))
     assert [round.accepted_path for round in rounds[:-1]] == [(0, 1)] * (len(rounds) - 1)
     assert done.token_ids == plain(GREEDY).token_ids
-    assert all(p == pytest.approx(q) for p, q in zip(rounds[0].p, rounds[0].q, strict=True))
 
 
 def test_rounds_are_those_of_the_ordinary_loop(session: Session) -> None:

@@ -12,12 +12,11 @@ from engine.decoding.acceptance import accept_matching, rejection_sample, verify
 from engine.decoding.context import Context
 from engine.decoding.sampling import Sampler
 from engine.events import Tree
-from engine.kernels.cuda.sampling.acceptance import empty_result, read_result, verify
-from engine.kernels.cuda.sampling.acceptance_kernel import Rule
+from engine.kernels.cuda.sampling.acceptance import Rule, empty_result, read_result, verify
 from engine.kernels.cuda.sampling.distribution import compute_distribution
-from engine.kernels.cuda.sampling.state import Distribution, SamplingState, Scratch
+from engine.kernels.cuda.sampling.state import SamplingState
 from engine.noise import Stream, uniform
-from engine.values import MAX_ROWS, RoundResult
+from engine.values import RoundResult
 from engine.values.sampling import AcceptanceRule, Sampling
 from tests.engine.kernels.cuda.where import DEVICE
 from tests.support.sampling_references import (
@@ -52,7 +51,6 @@ class Bench:
     def __post_init__(self) -> None:
         self.state = SamplingState.empty(self.vocabulary, DEVICE)
         self.state.begin(self.sampling, self.seed, self.text, len(self.prompt), self.bias)
-        self.scratch = Scratch.empty(MAX_ROWS, self.vocabulary, DEVICE)
         self.result = empty_result(DEVICE)
 
     @property
@@ -65,25 +63,26 @@ class Bench:
         drafted: list[int],
         allowed: Tensor | None = None,
         greedy: bool = False,
-    ) -> Distribution:
-        """Return the distributions of rows after none, one, two ... of ``drafted``."""
+    ) -> Tensor:
+        """Return the probabilities of rows after none, one, two ... of ``drafted``."""
         self.state.drafted[: len(drafted)] = torch.tensor(drafted, dtype=torch.int32)
-        out = Distribution.empty(len(logits), self.vocabulary, DEVICE)
+        out = torch.zeros(len(logits), self.vocabulary, device=DEVICE)
         bits = None if allowed is None else packed(allowed).to(DEVICE)
         compute_distribution(
-            logits.to(DEVICE), self.state, out, self.scratch, allowed=bits, greedy=greedy
-        )
+            logits.to(DEVICE), self.state, out,
+            allowed=bits, greedy=greedy,
+            adjusts=self.sampling.penalises or bool(self.bias), truncates=self.sampling.truncates,
+        )  # fmt: skip
         return out
 
-    def expected(
-        self, logits: Tensor, drafted: list[int], allowed: Tensor | None = None
-    ) -> Distribution:
+    def expected(self, logits: Tensor, drafted: list[int], allowed: Tensor | None = None) -> Tensor:
         """Compute the same in torch, with the penalties of the engine's sampler."""
         adjusted = self.adjusted(logits, drafted)
         if allowed is not None:
             adjusted = torch.where(allowed, adjusted, -torch.inf)
         weights = weights_reference(adjusted / self.sampling.temperature)
-        return truncated_reference(weights, self.sampling)
+        kept = truncated_reference(weights, self.sampling)
+        return kept / kept.long().sum(-1, keepdim=True)
 
     def adjusted(self, logits: Tensor, drafted: list[int]) -> Tensor:
         before = [drafted[:row] for row in range(len(logits))]
@@ -101,10 +100,8 @@ class Bench:
             bias=self.bias,
         )
 
-    def verify(
-        self, p: Distribution, q: Distribution | None, rule: Rule, depth: int
-    ) -> RoundResult:
-        verify(p, q, self.state, self.scratch, self.result, rule=rule, depth=depth)
+    def verify(self, p: Tensor, q: Tensor | None, rule: Rule, depth: int) -> RoundResult:
+        verify(p, q, self.state, self.result, rule=rule, depth=depth)
         return read_result(self.result.cpu(), depth)
 
     def expected_tokens(
@@ -134,12 +131,6 @@ def packed(allowed: Tensor) -> Tensor:
     bits[:, :vocabulary] = allowed
     words = (bits.view(rows, -1, 32) << torch.arange(32)).sum(-1)
     return torch.where(words >= 1 << 31, words - (1 << 32), words).int()
-
-
-def on_host(distribution: Distribution) -> Distribution:
-    return Distribution(
-        distribution.weights.cpu(), distribution.threshold.cpu(), distribution.mass.cpu()
-    )
 
 
 def logits_like(kind: str, rows: int, vocabulary: int, seed: int) -> Tensor:

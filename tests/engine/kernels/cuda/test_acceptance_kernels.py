@@ -9,14 +9,13 @@ from hypothesis import strategies as st
 
 pytest.importorskip("triton")
 
-from engine.kernels.cuda.sampling.acceptance import draft
-from engine.kernels.cuda.sampling.acceptance_kernel import Rule
+from engine.kernels.cuda.sampling.acceptance import Rule, draft
 from engine.kernels.cuda.sampling.distribution import compute_distribution
-from engine.kernels.cuda.sampling.state import Distribution, SamplingState
+from engine.kernels.cuda.sampling.state import SamplingState
 from engine.noise import Stream
 from engine.values import MAX_DEPTH
 from engine.values.sampling import Sampling
-from tests.engine.kernels.cuda.rounds import Bench, logits_like, on_host
+from tests.engine.kernels.cuda.rounds import Bench, logits_like
 from tests.engine.kernels.cuda.where import DEVICE, INTERPRETED, examples
 from tests.support.chi_square import chi_square
 from tests.support.sampling_references import draw_reference
@@ -54,8 +53,8 @@ def test_a_round_is_judged_as_by_the_torch_rule(
     far = near + 0.3 * logits_like("ordinary", depth + 1, vocabulary, of + 1)
     q = bench.distribution(far[:depth], drafted) if sampled and depth else None
     p = bench.distribution(near, drafted)
-    dense = on_host(p).dense()
-    q_dense = None if q is None else on_host(q).dense()
+    dense = p.cpu()
+    q_dense = None if q is None else q.cpu()
     expected = bench.expected_tokens(dense, q_dense, drafted, rule)
     outcome = bench.verify(p, q, rule, depth)
     assert outcome.tokens == expected
@@ -75,7 +74,6 @@ def _check_moved_on(bench: Bench, emitted: tuple[int, ...]) -> None:
     fresh.begin(bench.sampling, bench.seed, text, len(bench.prompt))
     assert torch.equal(bench.state.numbers, fresh.numbers)
     assert torch.equal(bench.state.seen, fresh.seen)
-    assert not bench.scratch.done.any()
 
 
 @pytest.mark.parametrize("vocabulary", [5, 2049, 4100])
@@ -120,20 +118,19 @@ def test_draft_steps_build_the_chain_on_the_device(rule: Rule) -> None:
     bench = Bench(sampling, 21, 50, [0], [3])
     before = bench.state.numbers.clone(), bench.state.seen.clone()
     logits = logits_like("ordinary", 3, 50, 2)
-    q, chain = Distribution.empty(3, 50, DEVICE), []
+    q, chain = torch.zeros(3, 50, device=DEVICE), []
     for place in range(3):
-        row = q.row(place)
+        row = q[place : place + 1]
         compute_distribution(
-            logits[place : place + 1].to(DEVICE), bench.state, row, bench.scratch,
-            first=place, greedy=rule is Rule.GREEDY,
+            logits[place : place + 1].to(DEVICE), bench.state, row,
+            first=place, greedy=rule is Rule.GREEDY, truncates=False,
         )  # fmt: skip
-        draft(row, bench.state, bench.scratch, bench.result, rule=rule, index=place)
+        draft(row, bench.state, rule=rule, index=place)
         if rule is Rule.GREEDY:
             chain.append(int(bench.adjusted(logits, chain + [0] * 3)[place].argmax()))
         else:
             stream = Stream.CHOICE if rule is Rule.COUPLED else Stream.DRAFT
-            dense = on_host(q).dense()[place]
-            chain.append(draw_reference(dense, 21, stream, 2 + place))
+            chain.append(draw_reference(q[place].cpu(), 21, stream, 2 + place))
     assert bench.state.drafted[:3].tolist() == chain
     assert torch.equal(bench.state.numbers, before[0])
     assert torch.equal(bench.state.seen, before[1])
@@ -150,13 +147,12 @@ def test_many_rounds_are_distributed_as_p(rule: Rule) -> None:
     expected = torch.softmax(logits[0].double(), dim=-1) * seeds
     for seed in range(seeds):
         bench.state.begin(bench.sampling, seed, [0], 1)
-        q = Distribution.empty(2, vocabulary, DEVICE)
+        q = torch.zeros(2, vocabulary, device=DEVICE)
         for place in range(2):
-            row = q.row(place)
+            row = q[place : place + 1]
             wrong = logits[place + 1 : place + 2].to(DEVICE)
-            compute_distribution(wrong, bench.state, row, bench.scratch, first=place)
-            draft(row, bench.state, bench.scratch, bench.result, rule=rule, index=place)
-        p = Distribution.empty(3, vocabulary, DEVICE)
-        compute_distribution(logits.to(DEVICE), bench.state, p, bench.scratch)
+            compute_distribution(wrong, bench.state, row, first=place)
+            draft(row, bench.state, rule=rule, index=place)
+        p = bench.distribution(logits, [])
         counts[bench.verify(p, q, rule, 2).tokens[0]] += 1
     assert chi_square(counts, expected.tolist()) > 1e-4

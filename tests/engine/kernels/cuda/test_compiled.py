@@ -27,9 +27,9 @@ from engine.kernels.cuda.kv_cache import FP8, StaticKVCache
 from engine.kernels.cuda.linear import bulk, bulk_kernel, nf4, parts, streamed
 from engine.kernels.cuda.linear.fusion import Fusion, Norm, normalise
 from engine.kernels.cuda.linear.tiles import MOST_SPLITS, Kind, choose_tile
-from engine.kernels.cuda.sampling import acceptance, distribution
-from engine.kernels.cuda.sampling.acceptance_kernel import Rule
-from engine.kernels.cuda.sampling.state import Distribution, SamplingState, Scratch
+from engine.kernels.cuda.sampling import acceptance
+from engine.kernels.cuda.sampling.acceptance import Rule
+from engine.kernels.cuda.sampling.state import SamplingState
 from engine.kernels.formats.int8 import Int8Weight
 from engine.kernels.formats.nf4 import GROUP, Nf4Weight
 from engine.machine.devices import FP8_CAPABILITY
@@ -44,8 +44,7 @@ KERNELS = (
     (nf4, "dequantise_kernel"),
     (bulk_kernel, "finish_rows"),
     (rotary_kernel, "rope_and_store"),
-    *((distribution, name) for name in ("adjust_kernel", "truncate_kernel")),
-    (acceptance, "accept_kernel"),
+    *((acceptance, name) for name in ("race_kernel", "accept_kernel")),
     (intrinsics, "stamp_kernel"),
 )
 META = torch.device("meta")
@@ -97,24 +96,14 @@ def layer(heads: int, kv_heads: int, width: int, dtype: torch.dtype, cap: float 
     attention.attend(query, cache.slots[0], cache.length, workspace, tiling, cap=cap)
 
 
-def probabilities() -> None:
-    """Launch the kernels from logits to probabilities under a grammar's mask."""
-    distribution.compute_distribution(
-        empty(MAX_ROWS, VOCABULARY), SamplingState.empty(VOCABULARY, META),
-        Distribution.empty(MAX_ROWS, VOCABULARY, META), Scratch.empty(MAX_ROWS, VOCABULARY, META),
-        allowed=empty(MAX_ROWS, VOCABULARY // 32, dtype=torch.int32),
-    )  # fmt: skip
-
-
 def verification(rule: Rule, sampled: bool, drafting: bool = False) -> None:
-    p, q = (Distribution.empty(MAX_ROWS, VOCABULARY, META) for _ in range(2))
+    p = empty(MAX_ROWS, VOCABULARY, dtype=torch.float32)
     state = SamplingState.empty(VOCABULARY, META)
-    scratch = Scratch.empty(MAX_ROWS, VOCABULARY, META)
-    out = acceptance.empty_result(META)
     if drafting:
-        acceptance.draft(p, state, scratch, out, rule=rule, index=3)
+        acceptance.draft(p, state, rule=rule, index=3)
     else:
-        acceptance.verify(p, q if sampled else None, state, scratch, out, rule=rule, depth=5)
+        out = acceptance.empty_result(META)
+        acceptance.verify(p, p if sampled else None, state, out, rule=rule, depth=5)
 
 
 def stamps() -> None:
@@ -149,7 +138,6 @@ EVERYWHERE: dict[str, Launch] = {
     "nf4 linear": partial(linear, "nf4", 4096, True),
     "Qwen2.5 7B": partial(layer, 28, 4, 128, torch.bfloat16, None),  # most lanes
     "Gemma 2 9B": partial(layer, 16, 8, 256, torch.bfloat16, 50.0),  # widest
-    "distribution": probabilities,
     "clock": stamps,
     "norm": norms,
     "nf4 dequantised": dequantising,

@@ -12,7 +12,7 @@ from tests.support.places import ROOT
 
 PLAIN = """
     attention kv_cache linear.bulk linear.dispatch linear.fusion linear.reference
-    linear.tiles rotary sampling.state
+    linear.tiles rotary sampling.distribution sampling.state
 """.split()
 
 
