@@ -83,11 +83,7 @@ class Addresses:
             await self._app(scope, receive, send)
             return
         root = {**scope, "path": "/", "raw_path": b"/"}
-        rooted = rewriting(
-            send,
-            lambda _: True,
-            lambda page, _: self._changed(page),
-        )
+        rooted = rewriting(send, lambda _: True, lambda page, _: self._changed(page))
         await self._app(root, receive, rooted)
 
     def _changed(self, page: bytes) -> bytes:

@@ -12,17 +12,15 @@ from app.runtime import Runtime
 from app.storage.store import Store
 from app.stored_data import StoredData
 from app.training.runs import Trainings
-from app.ui import words
 from app.ui.components import page
 from app.ui.controls.panel import PanelBackend
 from app.ui.controls.pickers import Pickers
 from app.ui.pages.chat.backend import ChatBackend
 from app.ui.pages.chat.pair import PairBackend
 from app.ui.pages.models.backend import ModelsBackend
-from app.ui.pages.models.disk import DiskBackend
 from app.ui.pages.models.loading import LoadBackend
 from app.ui.pages.models.servers import ServersBackend
-from app.ui.pages.models.transfers import TransfersBackend
+from app.ui.pages.models.transfers import DiskBackend, TransfersBackend
 from app.ui.pages.plan.backend import PlanBackend
 from app.ui.pages.race.backend import RaceBackend
 from app.ui.pages.server.backend import ServerBackend
@@ -64,7 +62,7 @@ def build_ui(runtime: Runtime, switch: ApiSwitch) -> tuple[gr.Blocks, APIRouter]
     )
     settings = SettingsBackend(runtime, switch, StoredData(runtime, store, trainings), chat)
     with gr.Blocks(
-        title=words.TITLE, analytics_enabled=False, fill_width=True, fill_height=True
+        title="Foretoken", analytics_enabled=False, fill_width=True, fill_height=True
     ) as blocks:
         own = (chat, chat.chats, chat.library, chat.attachments, chat.tools)
         page("chat", *own, chat.loading, panel, pair, loading)

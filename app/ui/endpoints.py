@@ -91,7 +91,7 @@ class RequestFields(dict[str, Any]):
     """The fields that were sent. Reading one that is missing raises InvalidRequest."""
 
     def __missing__(self, name: str) -> Any:
-        raise InvalidRequest(name, words.field_missing(name))
+        raise InvalidRequest(name, f"The page did not send {name}. Reload the page and try again.")
 
 
 def read_fields(data: Any) -> RequestFields:
@@ -115,20 +115,13 @@ def _checked(name: str, value: Any) -> Any:
         raise InvalidRequest(name, words.field_malformed(name)) from error
 
 
-def outcome(act: Callable[[], object]) -> View:
-    """Call ``act``. Return why it was refused as ``error``, or None."""
-    try:
-        act()
-    except ForetokenError as error:
-        return {"error": str(error)}
-    except OSError as error:
-        return {"error": words.disk_refused(error)}
-    return {"error": None}
-
-
 def refusal(error: Exception) -> View:
     """Return ``{"refused": reason}``. Log an unexpected error with its traceback."""
     if isinstance(error, ForetokenError):
         return {"refused": str(error)}
+    if isinstance(error, OSError):
+        return {
+            "refused": f"The disk reports: {error.strerror or error}. Check permissions and try again."
+        }
     logger.error("A page's request failed", exc_info=error)
     return {"refused": words.FAILED}

@@ -18,7 +18,6 @@ from starlette.responses import JSONResponse, Response
 from app.documents.reading import LARGEST
 from app.storage.imports.importing import LARGEST as MOST_IMPORTED
 from app.storage.pictures import media_type
-from app.ui import words
 from app.ui.endpoints import refusal
 from app.ui.pages.chat.composer.attachments import Attachments, one_line
 from app.ui.rounds.view import View
@@ -100,7 +99,14 @@ class _Route:
         except ClientDisconnect:
             return Response(status_code=400)
         except TimeoutError:
-            late = InvalidRequest("files", words.upload_too_slow(_SILENCE_S))
+            late = InvalidRequest(
+                "files",
+                (
+                    f"The upload stopped: nothing arrived for {_SILENCE_S:.0f} s, or too little. Check "
+                    "the connection "
+                    "and add the file again."
+                ),
+            )
             return JSONResponse(refusal(late), headers={"Connection": "close"})
         except OSError as error:
             return JSONResponse(refusal(DiskError.at(self.folder, error)))
@@ -111,7 +117,9 @@ class _Route:
 async def _receive(request: Request, path: Path, most: int) -> None:
     """Write the body into a new file. Raises InvalidRequest if it is larger than ``most`` bytes, and
     TimeoutError if it comes too slowly."""
-    too_large = InvalidRequest("files", words.upload_too_large(most >> 20))
+    too_large = InvalidRequest(
+        "files", f"This file is larger than {most >> 20} MB. Choose a smaller one, or a part of it."
+    )
     if int(request.headers.get("content-length", 0)) > most:
         raise too_large
     parts, began, size = aiter(request.stream()), time.monotonic(), 0

@@ -21,7 +21,7 @@ from app.ui.controls.pickers import Pickers
 from app.ui.pages.chat.pair import PairBackend
 from app.ui.pages.models.backend import ModelsBackend
 from app.ui.rounds.view import View
-from engine.errors import InvalidRequest
+from engine.errors import ForetokenError, InvalidRequest
 from engine.loading.catalog import open_catalog
 from engine.loading.discovery.system import System
 from tests.support.checkpoints import write_random
@@ -92,7 +92,7 @@ def test_what_is_found_is_loaded_under_the_name_that_is_shown(
     assert (shown["architecture"], shown["type"]) == ("Llama", "F32")
     rows = PairBackend(Pickers(runtime)).pair_models()
     assert ("tale:latest", str(path)) in {(row["name"], row["id"]) for row in rows}
-    assert ModelsBackend(runtime).open({"target": str(path)}) == {"error": None}
+    assert ModelsBackend(runtime).open({"target": str(path)})
     until(lambda: not runtime.loader.working)
     (entry,) = Models(runtime, 1).list()["data"]
     told = (entry["id"], entry["name"], entry["target"], entry["draft"])
@@ -117,7 +117,7 @@ def test_fitting_drafts_are_known_behind_the_asking_and_stand_in_the_picker(
     draft, _ = PairBackend(pickers).pair_choices(asked)["fields"]
     assert {"id": str(small), "label": "small · llama.cpp"} in draft["choices"]
     assert draft["value"] == str(small)
-    assert backend.open({"target": str(large), "draft": str(small)}) == {"error": None}
+    assert backend.open({"target": str(large), "draft": str(small)})
     until(lambda: not runtime.loader.working)
     loaded = runtime.engine.loaded
     assert loaded is not None
@@ -137,12 +137,12 @@ def test_a_model_opened_by_path_is_listed_with_the_draft_that_load_takes_from_be
     large, small = own / "large.gguf", put(files / "small.gguf", own / "small.gguf")
     write_gguf(tmp_path / "long", large)
     backend, pair = ModelsBackend(runtime), PairBackend(Pickers(runtime))
-    assert backend.open({"folder": str(large)}) == {"error": None}
+    assert backend.open({"folder": str(large)})
     until(lambda: not runtime.loader.working)
     loaded = runtime.engine.loaded
     assert loaded is not None and loaded.draft_id == str(small)
     alone = next(row for row in backend.rows.all() if row["id"] == "pip")["largest"]
-    assert backend.open({"target": "pip", "draft": ""}) == {"error": None}
+    assert backend.open({"target": "pip", "draft": ""})
     until(lambda: not runtime.loader.working)
     backend.table()
     until(lambda: not runtime.found.working)
@@ -163,7 +163,7 @@ def test_a_model_opened_by_path_is_listed_with_the_draft_that_load_takes_from_be
     assert "small" in shown["draft"]
     assert pair.pair_choices({"target": str(large)})["fields"][0]["value"] == str(small)
     assert listed_of(backend, "small") == [], "nobody opened it"
-    assert backend.forget({"path": str(large)}) == {"error": None}
+    assert backend.forget({"path": str(large)})
     until(lambda: not runtime.found.working)
     assert listed_of(backend, "large") == []
 
@@ -174,7 +174,7 @@ def test_folders_are_added_and_removed_and_a_bad_file_says_why(
     own = put(files / "large.gguf", tmp_path / "own" / "mine.gguf").parent
     (own / "cut.gguf").write_bytes((own / "mine.gguf").read_bytes()[:999])
     backend = ModelsBackend(runtime)
-    assert backend.add_folder({"folder": f' "{own}" '}) == {"error": None}
+    assert backend.add_folder({"folder": f' "{own}" '})
     until(lambda: not runtime.found.working)
     found = backend.table()
     assert len(listed_of(backend, "mine")) == 1
@@ -183,19 +183,24 @@ def test_folders_are_added_and_removed_and_a_bad_file_says_why(
     assert str(own / "cut.gguf") in broken["reason"]
     told = {"path": str(own), "there": True, "models": 1, "unusable": [broken]}
     assert found["folders"] == [told]
-    assert backend.remove_folder({"folder": str(own)}) == {"error": None}
+    assert backend.remove_folder({"folder": str(own)})
     until(lambda: not runtime.found.working)
     found = backend.table()
     assert (listed_of(backend, "mine"), found["unusable"], found["folders"]) == ([], [], [])
-    assert "is not among the added folders" in backend.remove_folder({"folder": str(own)})["error"]
+    with pytest.raises(ForetokenError, match="is not among the added folders"):
+        backend.remove_folder({"folder": str(own)})
     (tmp_path / "empty").mkdir()
-    assert "has no model" in backend.add_folder({"folder": str(tmp_path / "empty")})["error"]
-    assert "There is no folder" in backend.add_folder({"folder": str(own / "none")})["error"]
+    with pytest.raises(ForetokenError, match="has no model"):
+        backend.add_folder({"folder": str(tmp_path / "empty")})
+    with pytest.raises(ForetokenError, match="There is no folder"):
+        backend.add_folder({"folder": str(own / "none")})
     (own / "notes.txt").write_text("")
-    assert "is a file" in backend.add_folder({"folder": str(own / "notes.txt")})["error"]
+    with pytest.raises(ForetokenError, match="is a file"):
+        backend.add_folder({"folder": str(own / "notes.txt")})
     if Path("/proc/self").is_dir():
         for pseudo in ("/proc", "/proc/self/fd", "/proc/self/root", "/sys", "/dev"):
-            assert "processes and devices" in backend.add_folder({"folder": pseudo})["error"]
+            with pytest.raises(ForetokenError, match="processes and devices"):
+                backend.add_folder({"folder": pseudo})
         assert runtime.found.folders == ()
     with pytest.raises(InvalidRequest):
         runtime.found.remove(own)
@@ -205,7 +210,7 @@ def test_a_folder_that_is_a_model_itself_counts_as_one(runtime: Runtime, tmp_pat
     """The page said that nothing was found in it, with the model in the table."""
     write_random(tmp_path / "mine", num_hidden_layers=1)
     backend = ModelsBackend(runtime)
-    assert backend.add_folder({"folder": str(tmp_path / "mine")}) == {"error": None}
+    assert backend.add_folder({"folder": str(tmp_path / "mine")})
     until(lambda: not runtime.found.working)
     assert [folder["models"] for folder in backend.table()["folders"]] == [1]
 
@@ -216,7 +221,7 @@ def test_heads_that_lie_here_are_offered_for_the_target_they_were_made_for(
     """They were told to have no tokenizer, and a page had no way to load one."""
     backend = ModelsBackend(runtime)
     here = {str(folder) for folder in pair_heads if any(folder.glob("*.safetensors"))}
-    assert backend.add_folder({"folder": str(pair_heads[0].parent)}) == {"error": None}
+    assert backend.add_folder({"folder": str(pair_heads[0].parent)})
     until(lambda: not runtime.found.working)
     assert backend.table()["unusable"] == []
     for target, fitting in ((str(pair[0]), here), ("pip", set())):
@@ -225,7 +230,7 @@ def test_heads_that_lie_here_are_offered_for_the_target_they_were_made_for(
         assert fitting == {one["id"] for one in listed if one["reason"] is None} & here
     until(lambda: not runtime.found.working)
     head = next(folder for folder in here if folder.endswith("eagle3"))
-    assert backend.open({"folder": str(pair[0]), "draft": head}) == {"error": None}
+    assert backend.open({"folder": str(pair[0]), "draft": head})
     until(lambda: not runtime.loader.working)
     loaded = runtime.engine.loaded
     assert loaded is not None and loaded.draft_name is None

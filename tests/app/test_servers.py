@@ -88,7 +88,7 @@ def test_only_a_server_that_could_be_connected_to_is_kept(tmp_path: Path) -> Non
 
         def connect(url: str, model: str) -> LoadState:
             asked = {"address": url, "model": model, "key": "secret"}
-            assert backend.connect(asked)["error"] is None
+            backend.connect(asked)
             end = time.monotonic() + 60
             while runtime.loader.working and time.monotonic() < end:
                 time.sleep(0.01)

@@ -18,6 +18,7 @@ from app.ui.rounds.view import View
 from app.ui.words import pair as pair_words
 from engine.api import Capabilities, OptionInfo
 from engine.request import PLAIN, Control
+from engine.stats import times
 from engine.values import MAX_DEPTH
 from engine.values.method_titles import method_title
 from engine.values.sampling import AcceptanceRule, Sampling
@@ -27,15 +28,15 @@ SLIDERS: Mapping[str, View] = {
         "min": 0,
         "max": 2,
         "step": 0.05,
-        "label": words.TEMPERATURE,
-        "info": words.TEMPERATURE_INFO,
+        "label": "Temperature",
+        "info": "0 = deterministic",
     },
-    "top_p": {"min": 0.01, "max": 1, "step": 0.01, "label": words.TOP_P},
-    "top_k": {"min": 0, "max": 200, "step": 1, "label": words.TOP_K, "info": words.TOP_K_INFO},
-    "min_p": {"min": 0, "max": 0.99, "step": 0.01, "label": words.MIN_P},
-    "repetition_penalty": {"min": 0.5, "max": 2, "step": 0.05, "label": words.REPETITION},
-    "presence_penalty": {"min": -2, "max": 2, "step": 0.1, "label": words.PRESENCE},
-    "frequency_penalty": {"min": -2, "max": 2, "step": 0.1, "label": words.FREQUENCY},
+    "top_p": {"min": 0.01, "max": 1, "step": 0.01, "label": "Top-p"},
+    "top_k": {"min": 0, "max": 200, "step": 1, "label": "Top-k", "info": "0 = off"},
+    "min_p": {"min": 0, "max": 0.99, "step": 0.01, "label": "Min-p"},
+    "repetition_penalty": {"min": 0.5, "max": 2, "step": 0.05, "label": "Repetition penalty"},
+    "presence_penalty": {"min": -2, "max": 2, "step": 0.1, "label": "Presence penalty"},
+    "frequency_penalty": {"min": -2, "max": 2, "step": 0.1, "label": "Frequency penalty"},
 }
 """The fields of ``Sampling`` that are numbers on a scale, in their order."""
 SAMPLING = (*SLIDERS, "seed")
@@ -51,29 +52,52 @@ def _field(name: str, kind: str, **spec: Any) -> View:
 
 
 FIELDS: Mapping[str, tuple[View, ...]] = {
-    words.SPECULATION: (
-        _field("controller", "choice", label=words.CONTROLLER, info=words.CONTROLLER_INFO),
+    "Speculation": (
         _field(
-            "depth", "range", label=words.DEPTH, info=words.DEPTH_INFO, min=1, max=MAX_DEPTH, step=1
+            "controller",
+            "choice",
+            label="Drafting",
+            info="auto adapts the depth; fixed uses the depth below",
+        ),
+        _field(
+            "depth",
+            "range",
+            label="Depth",
+            info="Drafted tokens per round",
+            min=1,
+            max=MAX_DEPTH,
+            step=1,
         ),
         _field("options", "options"),
-        _field("acceptance", "choice", label=words.ACCEPTANCE, info=words.ACCEPTANCE_INFO),
+        _field(
+            "acceptance",
+            "choice",
+            label="Acceptance",
+            info="auto: greedy at temperature 0, else coupled",
+        ),
     ),
-    words.SAMPLING: (
+    "Sampling": (
         *(_field(name, "range", sampling=True, **spec) for name, spec in SLIDERS.items()),
-        _field("seed", "number", sampling=True, label=words.SEED, info=words.SEED_INFO),
+        _field("seed", "number", sampling=True, label="Seed", info="Empty = random"),
     ),
-    words.REPLY: (
-        _field("max_tokens", "number", label=words.MAX_TOKENS, info=words.MAX_TOKENS_INFO),
-        _field("thinking_budget", "number", label=words.BUDGET, info=words.BUDGET_INFO),
+    "Reply": (
+        _field(
+            "max_tokens", "number", label="Max tokens", info="Empty = until the context is full"
+        ),
+        _field(
+            "thinking_budget",
+            "number",
+            label="Thinking budget",
+            info="Most tokens per thought. Empty = no limit",
+        ),
         {
-            **_field("stop", "text", label=words.STOP, info=words.STOP_INFO, lines=2),
+            **_field("stop", "text", label="Stop strings", info="One per line", lines=2),
             "id": "stop-strings",
         },
     ),
 }
 """The controls under Advanced, by headings."""
-SYSTEM = {**_field("system", "text", label=words.SYSTEM, lines=3), "id": "system-prompt"}
+SYSTEM = {**_field("system", "text", label="System prompt", lines=3), "id": "system-prompt"}
 
 
 class PanelBackend:
@@ -163,7 +187,9 @@ class PanelBackend:
     def _speed(self, pair: Pair, proposer: str) -> str | None:
         told, swept = [], pair.measured
         if swept is not None and swept.winner.proposer == proposer != PLAIN:
-            told.append(pair_words.measured_speed(swept.winner.speedup, swept.measured))
+            told.append(
+                f"{times(swept.winner.speedup)} the speed without drafting, measured {swept.measured}"
+            )
         own = self._speeds.of(pair.key, proposer)
         if own is not None:
             told.append(pair_words.own_speed(own.tokens_per_s, own.replies))
@@ -242,7 +268,18 @@ def _presets(pair: Pair | None) -> list[View]:
             {**drafted, "temperature": default.temperature, "top_p": default.top_p},
         ),
         ("fixed", words.FIXED, pair_words.deterministic(default.proposer), drafted),
-        *((("exact", words.EXACT, words.EXACT_INFO, plain),) if has_plain else ()),
+        *(
+            (
+                (
+                    "exact",
+                    words.EXACT,
+                    "Temperature 0, drafting off: to check that Deterministic writes the same text.",
+                    plain,
+                ),
+            )
+            if has_plain
+            else ()
+        ),
     )
     return [
         {

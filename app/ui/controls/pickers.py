@@ -86,7 +86,7 @@ class Pickers:
         except ForetokenError:  # a folder that is gone; Load says so
             return words.LOAD
         missing = sum(spec.bytes for spec in specs if self.runtime.locate(spec) is None)
-        return f"{words.LOAD_DOWNLOAD}, {format_bytes(missing)}" if missing else words.LOAD
+        return f"Download and load, {format_bytes(missing)}" if missing else words.LOAD
 
     def shown(self) -> tuple[str | None, str]:
         """Return the ids of the target and draft that are loaded or being loaded; None for nothing."""

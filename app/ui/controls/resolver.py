@@ -64,13 +64,17 @@ def resolve(asked: Settings, pair: Pair | None) -> Resolved:
             )
     if settings.proposer != PLAIN and settings.controller not in capabilities.controllers:
         used = str(capabilities.controllers[0])
-        changes.append(pair_words.controller_unavailable(settings.controller, used))
+        changes.append(
+            f"The drafting mode {settings.controller} is not available for this model; {used} is used."
+        )
         settings = replace(settings, controller=used)
     if settings.acceptance not in (AcceptanceRule.AUTO, *capabilities.rules):
-        changes.append(pair_words.rule_unavailable(settings.acceptance))
+        changes.append(
+            f"The acceptance rule {settings.acceptance} is not available for this model; auto is used."
+        )
         settings = replace(settings, acceptance=str(AcceptanceRule.AUTO))
     if settings.acceptance == AcceptanceRule.GREEDY and settings.temperature:
-        changes.append(pair_words.GREEDY_WITH_TEMPERATURE)
+        changes.append("The acceptance rule greedy needs temperature 0; auto is used.")
         settings = replace(settings, acceptance=str(AcceptanceRule.AUTO))
     # Nothing is said of these: a model without the choice has no switch either.
     if settings.thinking not in capabilities.thinking:
@@ -82,7 +86,9 @@ def resolve(asked: Settings, pair: Pair | None) -> Resolved:
         asked_for = getattr(settings, each.name)
         if each.name not in capabilities.sampling and asked_for != neutral:
             if asked_for != getattr(_USUAL, each.name):  # nobody chose that
-                changes.append(pair_words.sampling_unavailable(each.name))
+                changes.append(
+                    f"This model does not support {each.name.replace('_', ' ')}; it is ignored."
+                )
             settings = replace(settings, **{each.name: neutral})
     return Resolved(settings, tuple(changes))
 
@@ -139,7 +145,7 @@ def usable_default(pair: Pair) -> Speculation:
 def why_not(capabilities: Capabilities, proposer: str) -> str:
     """Return why a pair lacks a proposer, as a sentence."""
     reasons = (each.reason for each in capabilities.unavailable if each.name == proposer)
-    return next(reasons, pair_words.UNKNOWN_METHOD)
+    return next(reasons, "It is not available for this model.")
 
 
 def _not_taken_over(kept: Mapping[str, Any], pair: Pair, default: Settings) -> tuple[str, ...]:

@@ -46,7 +46,11 @@ class Measurements:
         while another one runs."""
         with self._lock:
             if self._running is not None:
-                raise InvalidRequest("measurement", words.MEASURING)
+                raise InvalidRequest(
+                    "measurement",
+                    "Another measurement is running, and the two would slow each other down. "
+                    "Wait, or stop it.",
+                )
             number = next(self._numbers)
             self._running = measurement
             self._last[page] = number, measurement
@@ -87,7 +91,7 @@ class Measurements:
             told = str(error)
         except Exception as error:  # a thread's error would otherwise vanish, and the page wait
             logger.exception("a measurement failed")
-            told = words.measuring_failed(error)
+            told = f"The measurement failed: {error!r}. Details are in the terminal. Try again."
         with self._lock:  # whoever sees the end may start the next
             self._running = None
         if told is not None:

@@ -49,7 +49,11 @@ def page(lines: Iterable[str], number: int | None = None) -> str:
     events = replies[(number or len(replies)) - 1]
     rounds = [view.show(e) for e in events if isinstance(e, Emitted) and e.round is not None]
     if not rounds:
-        raise InvalidRequest("reply", words.NO_ROUNDS)
+        raise InvalidRequest(
+            "reply",
+            "No round data for this reply: it stopped before the first round, or came from a "
+            "server that does not report rounds. Choose another reply, or save it as JSONL.",
+        )
     reply = ReplyState()
     for event in events:
         reply.add(event)
@@ -57,7 +61,7 @@ def page(lines: Iterable[str], number: int | None = None) -> str:
     return _PAGE.format(
         title=html.escape(words.replay_of(started.model if started else "")),
         facts=html.escape(words.replay_facts(started, reply.statistics)),
-        whole=words.WHOLE_REPLY,
+        whole="Full reply",
         text=html.escape(reply.text),
         told=_embedded({"rounds": rounds}),
         style=_bundle("replay.css"),

@@ -1,6 +1,6 @@
 // The page and chat in the address, and navigation without loading anything again.
 
-import { Watched } from "./watched";
+import { Watched } from "./store";
 
 export const PAGES: Record<string, string> = window.ForetokenPages ?? { chat: "" }; // the pages' labels by name
 export const LAB = ["race", "tune", "train", "plan"]; // the pages of the second row

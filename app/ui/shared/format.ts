@@ -8,6 +8,8 @@ const known = (x: Figure, write: (x: number) => string) => (x === null || x === 
 
 // 12,345
 export const count = (x: Figure) => known(x, (n) => n.toLocaleString("en"));
+// The text, or as much of it as `most` characters hold
+export const cut = (text: string, most: number) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
 // 1 token, 12 tokens
 export const several = (n: number, one: string) => `${count(n)} ${one}${n === 1 ? "" : "s"}`;
 // 2.50

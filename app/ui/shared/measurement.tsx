@@ -5,8 +5,7 @@ import { Button, usePage, useServer, useStatus, useBack } from "./components";
 import { follow } from "./feed";
 import { answered, away, reason } from "./frame/server";
 import { pairKey } from "./frame/status";
-import { words } from "./frame/words";
-import { useWatched, Watched } from "./watched";
+import { useWatched, Watched } from "./store";
 
 // A race of two methods; `place` is what the base runs on, null for the loaded model.
 type Proposal = { rival: string; base: string; place: string | null };
@@ -64,7 +63,11 @@ export function useMeasurement<State extends object>(
           () => number.current === asked,
           (events, latest, _done, gone) => {
             setStats(latest);
-            advance(gone ? [{ t: "broken", message: words.measurementGone }] : events);
+            advance(
+              gone
+                ? [{ t: "broken", message: "Foretoken was restarted, so this run is lost. Start it again." }]
+                : events,
+            );
           },
         );
       } catch (failure) {

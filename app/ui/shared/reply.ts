@@ -1,7 +1,7 @@
 // A reply on the page, built from its events: text, origin marks, state. It is drawn by hand, since it grows thirty times
 // a second. Used by Chat and Race.
 
-import { Thought, type Place } from "./text/thought";
+import { Thought, type Place } from "./text/streaming";
 import { Marks } from "./text/marks";
 import { StreamingMarkdown } from "./text/streaming";
 import type { Round } from "./replay/timeline";

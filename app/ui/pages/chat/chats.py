@@ -92,7 +92,7 @@ class ChatsBackend:
     @endpoint
     def fork_chat(self, data: View) -> View:
         """Make a new chat of a chat as far as ``message``; return it with the list of chats."""
-        forked = self._store.fork(int(data["chat"]), int(data["message"]), words.FORK)
+        forked = self._store.fork(int(data["chat"]), int(data["message"]), " (fork)")
         if forked is None:
             raise InvalidRequest("messages", words.GONE)
         return {**self._library.listing(), "chat": self.shown(forked)}
@@ -110,7 +110,10 @@ class ChatsBackend:
             if found is None or found.role != "assistant":
                 raise InvalidRequest("messages", words.GONE)
             if found.calls is not None:
-                raise InvalidRequest("messages", words.CALLS_NOT_EDITED)
+                raise InvalidRequest(
+                    "messages",
+                    "A reply that calls tools cannot be edited. Retry it, or edit your message.",
+                )
             if not text.strip():
                 raise InvalidRequest("messages", words.EMPTY)
             edited = self._store.edit_reply(message, found.text[: found.parts.start] + text)
@@ -170,12 +173,14 @@ class ChatsBackend:
         with self.turns:
             chat = self._store.restore(float(data["deleted"]))
         if chat is None or not self._store.has_chat(chat):
-            raise InvalidRequest("chat", words.TOO_LATE)
+            raise InvalidRequest("chat", "Nothing to undo.")
         return {**self._library.listing(), "chat": self.shown(chat)}
 
     def refuse_running(self, chat: int) -> None:
         if self._live_replies.of_chat(chat) is not None:
-            raise InvalidRequest("messages", words.BUSY)
+            raise InvalidRequest(
+                "messages", "A reply is still being written in this chat. Stop it first, or wait."
+            )
 
     def _stop_chat(self, chat: int) -> None:
         for writing in self._live_replies.stop_chat(chat):

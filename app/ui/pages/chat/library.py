@@ -107,13 +107,23 @@ class Library:
     @endpoint
     def keep_prompt(self, data: View) -> list[View]:
         """Store a system prompt under a new name, or change one of the user's."""
-        name, text = _name(data, words.NO_PROMPT_NAME), str(data.get("text") or "").strip()
+        name, text = (
+            _name(data, "Enter a name for the preset."),
+            str(data.get("text") or "").strip(),
+        )
         if not text:
-            raise InvalidRequest("system", words.NO_PROMPT_TEXT)
+            raise InvalidRequest(
+                "system", "The system prompt is empty. Write it first, then save it."
+            )
         if len(text) > LONGEST_PROMPT:
-            raise InvalidRequest("system", words.prompt_too_long(LONGEST_PROMPT))
+            raise InvalidRequest(
+                "system",
+                f"The system prompt is longer than {LONGEST_PROMPT:,} characters. Shorten it.",
+            )
         if name in words.SYSTEM_PROMPTS:
-            raise InvalidRequest("system", words.prompt_taken(name))
+            raise InvalidRequest(
+                "system", f"{name} is the name of an included preset. Choose another name."
+            )
         with self._settings.change() as values:
             values[PROMPTS] = {**_own_prompts(values), name: text}
         return self.prompts()
@@ -132,7 +142,9 @@ class Library:
             return None
         found = {each["name"]: each["text"] for each in self.prompts()}
         if name not in found:
-            raise InvalidRequest("system", words.prompt_gone(str(name)))
+            raise InvalidRequest(
+                "system", f"The preset {name!s} was deleted. Choose another one for this chat."
+            )
         return SystemPrompt(str(name), found[str(name)])
 
 

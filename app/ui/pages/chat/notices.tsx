@@ -2,9 +2,8 @@
 
 import { X } from "lucide";
 import { useState } from "preact/hooks";
-import { Button, ErrorNote, Linked, useTimer } from "../../shared/components";
+import { Button, ErrorNote, IconButton, Linked, useTimer } from "../../shared/components";
 import { status } from "../../shared/frame/status";
-import { words } from "./words";
 import type { ChatPage, PageState, Toast } from "./types";
 
 const SHOWN_MS = 10_000; // longer while the pointer or the focus is on it
@@ -21,16 +20,16 @@ export function Notices({ page, state }: { page: ChatPage; state: PageState }) {
             <span class="grow">
               <Linked text={told} />
             </span>
-            <Button kind="quiet" small icon={X} label={words.close} onClick={() => page.set({ told: "" })} />
+            <IconButton icon={X} label="Close" onClick={() => page.set({ told: "" })} />
           </div>
         )}
         {queued && state.ready && (running !== null || state.status?.waits) && (
           <div class="notice told queued ft-row ft-box">
             <span class="grow ft-cut">
-              {running !== null ? words.afterReply : words.afterLoad}
+              {running !== null ? "Sends after the current reply: " : "Queued until the model has loaded: "}
               {queued.text && <q dir="auto">{queued.text}</q>}
             </span>
-            <Button kind="link" text={words.cancel} onClick={() => page.sending.giveBack()} />
+            <Button kind="link" text="Cancel" onClick={() => page.sending.giveBack()} />
           </div>
         )}
       </div>
@@ -57,8 +56,8 @@ function ToastRow({ page, toast }: { page: ChatPage; toast: Toast }) {
   return (
     <div class="toast ft-row ft-box" onPointerEnter={hold} onPointerLeave={free} onFocusIn={hold} onFocusOut={free}>
       <span class="grow">{toast.text}</span>
-      <Button small text={words.undo} onClick={() => page.deletions.undo(toast.id)} />
-      <Button kind="quiet" small icon={X} label={words.close} onClick={() => page.deletions.hideToast(toast.id)} />
+      <Button small text="Undo" onClick={() => page.deletions.undo(toast.id)} />
+      <IconButton icon={X} label="Close" onClick={() => page.deletions.hideToast(toast.id)} />
     </div>
   );
 }
@@ -70,15 +69,18 @@ function Advice({ page, state }: { page: ChatPage; state: PageState }) {
   const writer = state.status && !state.status.opening && last?.model && (!pair || differs(last, pair)) ? last : null;
   if (state.running !== null || (!writer && !pair?.base)) return null;
   const load = async () => {
-    const answer = await page.ask("load_written", { ...writer?.pair, model: writer?.model });
-    if (answer?.error) page.fail(answer.error, true);
+    await page.ask("load_written", { ...writer?.pair, model: writer?.model });
     status.refresh();
   };
   return (
     <div class="notice told advice ft-row ft-box" role="status">
-      <span class="grow">{writer ? words.otherModel(writer.model, pair?.title) : words.baseModel(pair.greeting)}</span>
+      <span class="grow">
+        {writer
+          ? `This chat used ${writer.model}. ${pair ? `${pair.title} would answer next.` : "No model is loaded."}`
+          : `${pair.greeting} is a base model: it continues text instead of answering. For chat, load a model with “instruct” or “chat” in its name.`}
+      </span>
       {writer && !writer.absent && (
-        <Button small text={words.loadWriter(writer.model)} data-act="load-written" onClick={load} />
+        <Button small text={`Load ${writer.model}`} data-act="load-written" onClick={load} />
       )}
     </div>
   );

@@ -13,7 +13,7 @@ from app.ui.pages.models.rows import Rows
 from app.ui.rounds.view import View
 from app.ui.words.names import model_title, target_title, titles
 from engine.api import AUTO, Loaded, LoadRequest
-from engine.errors import ForetokenError, InvalidRequest
+from engine.errors import InvalidRequest
 from engine.loading.inventory import ModelSpec
 from engine.values.units import format_bytes
 
@@ -67,36 +67,33 @@ class PairBackend:
         draft, held = data.get("draft", draft), data.get("quantization", held)
         return {
             "fields": [
-                _field("draft", words.DRAFT, drafts, draft),
-                _field("quantization", words.QUANTIZATION, weights, held),
+                _field("draft", "Draft", drafts, draft),
+                _field("quantization", "Weights", weights, held),
             ],
             "load": self._pickers.load_label(target, draft),
         }
 
     @endpoint
-    def load_pair(self, data: View) -> View:
-        """Begin to load, with the best draft if ``data`` has none. Return the error that is known at
-        once, if any."""
+    def load_pair(self, data: View) -> bool:
+        """Begin to load, with the best draft if ``data`` has none. Raises ForetokenError for what is
+        known at once."""
         runtime = self._pickers.runtime
-        try:
-            if not data.get("target"):
-                raise InvalidRequest("target", words.NO_TARGET)
-            runtime.loader.start(
-                chosen(
-                    runtime,
-                    str(data["target"]),
-                    None if data.get("draft") is None else str(data["draft"]),
-                    str(data.get("quantization") or AUTO),
-                    data.get("kv_cache") and str(data["kv_cache"]),
-                    int(data["context"]) if data.get("context") else None,
-                )
+        if not data.get("target"):
+            raise InvalidRequest("target", "Choose a model first.")
+        runtime.loader.start(
+            chosen(
+                runtime,
+                str(data["target"]),
+                None if data.get("draft") is None else str(data["draft"]),
+                str(data.get("quantization") or AUTO),
+                data.get("kv_cache") and str(data["kv_cache"]),
+                int(data["context"]) if data.get("context") else None,
             )
-        except ForetokenError as error:
-            return {"error": str(error)}
-        return {"error": None}
+        )
+        return True
 
     @endpoint
-    def load_written(self, data: View) -> View:
+    def load_written(self, data: View) -> bool:
         """Start to load the pair that wrote a reply: by its ``target`` if that was stored, else by the
         title ``model``."""
         return self.load_pair(data if data.get("target") else self._titled(str(data["model"])))

@@ -69,7 +69,7 @@ class StatusBackend:
         loaded = self._runtime.engine.loaded
         found, measured = describe(loaded), self._defaults.of(loaded)
         if found and measured:
-            found["detail"] += f"\n{pair_words.measured_default(str(measured))}"
+            found["detail"] += f"\nDefault for this model: {measured}. Change it on Tune."
         return found
 
 

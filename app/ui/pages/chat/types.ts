@@ -45,6 +45,8 @@ export interface Written {
   files: Attached[];
 }
 
+export const BUSY = "Stop the current reply first."; // says why a request is refused
+
 export const NOTHING: Written = Object.freeze({ text: "", files: [] });
 
 export type Status = "running" | "done" | "length" | "cancelled" | "failed" | "interrupted";

@@ -13,7 +13,7 @@ from app.inventory import browse
 from app.inventory.downloads import key_of
 from app.runtime import Runtime
 from app.ui import words
-from app.ui.endpoints import endpoint, local_endpoint, outcome
+from app.ui.endpoints import endpoint, local_endpoint
 from app.ui.pages.models.rows import Best, Rows, companions_of, fits, measured, part_of
 from app.ui.rounds.speeds import Speeds
 from app.ui.rounds.view import View
@@ -30,6 +30,7 @@ from engine.loading.inventory import (
     estimate,
 )
 from engine.machine import memory
+from engine.stats import times
 from engine.values.units import format_bytes
 
 
@@ -115,19 +116,10 @@ class ModelsBackend:
         """Return everything that could draft for a target, each with the reason if it does not fit.
 
         ``mtp``: the target drafts with layers of its own by default. ``pending``: some models are still
-        being compared.
+        being compared. Raises ForetokenError.
         """
-        try:
-            target = self.runtime.inventory.spec(str(data["target"]))
-            found = self.runtime.drafts_for(target)
-        except ForetokenError as error:
-            return {
-                "drafts": [],
-                "mtp": False,
-                "pending": False,
-                "here": False,
-                "error": str(error),
-            }
+        target = self.runtime.inventory.spec(str(data["target"]))
+        found = self.runtime.drafts_for(target)
         called = titles(*(choice.spec.name for choice in found.choices))
         best = measured(self.runtime)
         drafts = [
@@ -144,7 +136,6 @@ class ModelsBackend:
             "mtp": target.mtp,
             "pending": found.pending,
             "here": here,
-            "error": None,
         }
 
     def _draft(self, target: ModelSpec, choice: DraftChoice, name: str, best: Best) -> View:
@@ -170,7 +161,7 @@ class ModelsBackend:
         if swept is not None:
             return {"measured": str(swept), "faster": swept.winner.speedup > 1}
         if (raced := self._raced(target.id, draft.id)) is not None:
-            return {"measured": words.raced(raced), "faster": raced > 1}
+            return {"measured": f"{times(raced)} in the last race", "faster": raced > 1}
         tried = self._speeds.tried(target.id, draft.id)
         if tried is None or tried.speedup is None:
             return {"measured": None, "faster": False}
@@ -238,15 +229,11 @@ class ModelsBackend:
 
     @endpoint
     def fit(self, data: View) -> View:
-        """Return the memory a pair takes with ``context`` tokens, part by part."""
-        try:
-            request = replace(self._request(data), context=None)
-            found = self.runtime.inventory.forecast(request, _context(data))
-        except ForetokenError as error:
-            return {"error": str(error)}
+        """Return the memory a pair takes with ``context`` tokens, part by part. Raises ForetokenError."""
+        request = replace(self._request(data), context=None)
+        found = self.runtime.inventory.forecast(request, _context(data))
         memory_fit = found.memory_fit
         return {
-            "error": None,
             "parts": show_parts(found),
             "needed": format_bytes(memory_fit.needed),
             "free": format_bytes(memory_fit.free),
@@ -262,19 +249,16 @@ class ModelsBackend:
     # ---- opening
 
     @endpoint
-    def open(self, data: View) -> View:
-        """Load a pair, a folder or models by their ids. Return the error that is known at once, if
-        any."""
-
-        def start() -> None:
-            request = self._request(data)
-            self.runtime.loader.start(request)
-            if "folder" in data:
-                paths = (request.target, request.draft, *request.heads)
-                opened = (Path(path).expanduser().absolute() for path in paths if path)
-                self.runtime.found.remember(*opened)
-
-        return outcome(start)
+    def open(self, data: View) -> bool:
+        """Begin to load a pair, a folder or models by their ids. Raises ForetokenError for what is known
+        at once."""
+        request = self._request(data)
+        self.runtime.loader.start(request)
+        if "folder" in data:
+            paths = (request.target, request.draft, *request.heads)
+            opened = (Path(path).expanduser().absolute() for path in paths if path)
+            self.runtime.found.remember(*opened)
+        return True
 
     def _request(self, data: View) -> LoadRequest:
         """Return the load request for a ``folder``, a ``target`` or a ``pair``; the best draft if none
@@ -292,19 +276,15 @@ class ModelsBackend:
     def _folders(self, target: str, draft: str) -> LoadRequest:
         target, draft = _cleaned(target), _cleaned(draft)
         if not target:
-            raise ModelError(words.FOLDER_EMPTY)
+            raise ModelError("Enter the path of a model folder or a GGUF file.")
         named = [_path(target), *([_path(draft)] if draft else [])]
         asked = LoadRequest.parse(SEPARATOR.join(named))  # which knows a head from a draft model
         return replace(self.runtime.request(asked.target, asked.draft), heads=asked.heads)
 
     @local_endpoint(words.BROWSE_AWAY)
     def browse(self, data: View) -> View:
-        """List a folder of this machine."""
-        try:
-            found = browse.listing(_cleaned(data.get("folder")), self.runtime.system.home)
-        except ForetokenError as error:
-            return {"error": str(error)}
-        found["error"] = None
+        """List a folder of this machine. Raises ForetokenError."""
+        found = browse.listing(_cleaned(data.get("folder")), self.runtime.system.home)
         for entry in found["entries"]:
             entry["size"] = format_bytes(entry["bytes"]) if entry["bytes"] else ""
         return found
@@ -312,37 +292,42 @@ class ModelsBackend:
     @local_endpoint(words.BROWSE_AWAY)
     def dropped(self, data: View) -> View:
         """Find the file that was dropped on the page, by its name and size: browsers do not tell its
-        path."""
+        path. Raises InvalidRequest."""
         name, size = str(data.get("name") or ""), int(data.get("size") or 0)
         home = self.runtime.system.home
         usual = [home / "Downloads", home / "Desktop", home, self.runtime.models]
         known = [model.path for model in self.runtime.found.found]
         path = browse.find(name, size, [path.parent for path in known] + usual)
-        return {"path": path, "error": None if path else words.DROPPED_WHERE.format(name=name)}
+        if not path:
+            raise InvalidRequest(
+                "folder",
+                f"Browsers hide file locations, and {name} is not in the usual folders. Paste its "
+                "path, or browse for it.",
+            )
+        return {"path": path}
 
     # ---- folders that are looked into
 
     @endpoint
-    def add_folder(self, data: View) -> View:
+    def add_folder(self, data: View) -> bool:
         """Look for models in a folder from now on."""
-
-        def add() -> None:
-            path = _cleaned(data.get("folder"))
-            if not path:
-                raise InvalidRequest("folder", words.PLACE_EMPTY)
-            self.runtime.found.add(Path(path))
-
-        return outcome(add)
+        path = _cleaned(data.get("folder"))
+        if not path:
+            raise InvalidRequest("folder", "Enter the path of a folder with models.")
+        self.runtime.found.add(Path(path))
+        return True
 
     @endpoint
-    def remove_folder(self, data: View) -> View:
+    def remove_folder(self, data: View) -> bool:
         """Stop looking in a folder; nothing in it is touched."""
-        return outcome(lambda: self.runtime.found.remove(Path(str(data["folder"]))))
+        self.runtime.found.remove(Path(str(data["folder"])))
+        return True
 
     @endpoint
-    def forget(self, data: View) -> View:
+    def forget(self, data: View) -> bool:
         """Forget a model that was opened by its path; nothing of it is touched."""
-        return outcome(lambda: self.runtime.found.forget(Path(str(data["path"]))))
+        self.runtime.found.forget(Path(str(data["path"])))
+        return True
 
 
 def _context(data: View) -> int | None:

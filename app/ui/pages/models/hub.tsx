@@ -1,10 +1,8 @@
 // Models of the Hugging Face hub: a search by words, or a repository that is named, with its files.
 
 import { useEffect, useState } from "preact/hooks";
-import { Button, ErrorNote, Form, Panel, Tag, TextInput } from "../../shared/components";
-import { useModels } from "./state";
-import { Token, Transfers } from "./transfers";
-import { words } from "./words";
+import { Button, CopyButton, ErrorNote, Form, Panel, Status, Tag, TextInput, useServer } from "../../shared/components";
+import { type Download, useModels } from "./state";
 
 type Hit = { name: string; downloads: string; likes: string; gated: boolean };
 
@@ -21,11 +19,11 @@ type Choice = {
 const REPOSITORY = /:\/\/|^\s*[\w.-]+\/[\w.-]+\s*$/;
 
 export function Hub() {
-  const { ask } = useModels();
+  const { ask, error } = useServer();
   const [text, setText] = useState("");
   const [asking, setAsking] = useState(false);
   const [named, setNamed] = useState(""); // the repository that is open by itself
-  const [found, setFound] = useState<{ hits: Hit[]; error: string | null } | null>(null);
+  const [found, setFound] = useState<Hit[] | null>(null);
   const submit = async () => {
     const name = REPOSITORY.test(text) ? text.trim() : "";
     setFound(null);
@@ -39,22 +37,22 @@ export function Hub() {
     <Panel class="hub">
       <Form class="line-form ft-row" onSubmit={submit}>
         <TextInput
-          label={words.repository}
-          hint={words.hubInfo}
+          label="Model or repository"
+          hint="Finds repositories with GGUF files, or opens any repository by owner/name. Only what you type is sent."
           name="repository"
           value={text}
           onChange={setText}
-          placeholder={words.repositoryHint}
+          placeholder="qwen3.5 4b, owner/name, or the address of its page"
         />
-        <Button kind="primary" type="submit" text={words.searchHub} disabled={asking} />
+        <Button kind="primary" type="submit" text="Search" disabled={asking} />
       </Form>
       <div class="looked-up ft-stack" aria-live="polite">
-        {asking && <p class="ft-hint">{words.searching}</p>}
-        <ErrorNote text={found?.error} />
-        {found && !found.error && !found.hits.length && <p class="ft-hint">{words.noHits}</p>}
+        {asking && <p class="ft-hint">Searching …</p>}
+        <ErrorNote text={error} />
+        {found && !found.length && <p class="ft-hint">No matches. Try fewer words.</p>}
         {found && (
           <ul class="lines">
-            {found.hits.map((hit) => (
+            {found.map((hit) => (
               <HitLine key={hit.name} hit={hit} />
             ))}
           </ul>
@@ -72,37 +70,42 @@ function HitLine({ hit }: { hit: Hit }) {
     <li data-repository={hit.name}>
       <span>
         <span class="owner">{owner}/</span>
-        <b>{name}</b> <Tag title={words.downloadsHint} text={words.downloadsOf(hit.downloads)} />{" "}
-        <Tag text={words.likes(hit.likes)} /> {hit.gated && <Gated />}
+        <b>{name}</b>{" "}
+        <Tag title="In the last 30 days" text={hit.downloads === "1" ? "1 download" : `${hit.downloads} downloads`} />{" "}
+        <Tag text={hit.likes === "1" ? "1 like" : `${hit.likes} likes`} /> {hit.gated && <Gated />}
       </span>
-      <Button small aria-expanded={open} aria-label={words.filesOf(hit.name)} onClick={() => setOpen(!open)}>
-        {words.files}
+      <Button small aria-expanded={open} aria-label={`Files of ${hit.name}`} onClick={() => setOpen(!open)}>
+        Files
       </Button>
       {open && <Repository name={hit.name} />}
     </li>
   );
 }
 
-export const Gated = () => <Tag title={words.gatedHint} look="warn" text={words.gated} />;
+export const Gated = () => (
+  <Tag title="The owner asks you to accept terms; needs an access token" look="warn" text="gated" />
+);
 
 // The files of a repository.
 function Repository({ name }: { name: string }) {
-  const { ask, open, download, busy } = useModels();
+  const { open, download, busy } = useModels();
+  const { ask, error } = useServer();
   const [found, setFound] = useState<any>(null);
-  const look = async () => setFound((await ask("look_up", { repository: name })) ?? { name, choices: [] });
+  const look = async () => setFound(await ask("look_up", { repository: name }));
   useEffect(() => void look(), [name]);
-  if (!found) return <p class="ft-hint">{words.searching}</p>;
-  if (found.error)
+  if (error) return <ErrorNote text={error} />;
+  if (!found) return <p class="ft-hint">Searching …</p>;
+  if (found.needs_token)
     return (
       <div class="repository ft-stack">
-        <ErrorNote text={found.error} />
-        {found.needs_token && <Token onKept={look} />}
+        <ErrorNote text={found.needs_token} />
+        <Token onKept={look} />
       </div>
     );
   return (
     <div class="repository ft-stack">
       <p>
-        <b>{words.inRepository(found.name)}</b> <Tag text={found.licence} /> {found.gated && <Gated />}
+        <b>In {found.name}</b> <Tag text={found.licence} /> {found.gated && <Gated />}
       </p>
       <ErrorNote text={found.reason} />
       <ul class="lines">
@@ -110,21 +113,117 @@ function Repository({ name }: { name: string }) {
           <li key={each.key}>
             <span>
               <b>{each.name}</b> <Tag text={each.type} /> <Tag text={each.size} />{" "}
-              <Tag
-                title={each.fit}
-                look={each.fits ? "good" : "warn"}
-                text={each.fits ? words.fileFits.yes : each.fit}
-              />
+              <Tag title={each.fit} look={each.fits ? "good" : "warn"} text={each.fits ? "fits" : each.fit} />
             </span>
             {each.path ? (
-              <Button small text={words.load} disabled={busy} onClick={() => open({ folder: each.path })} />
+              <Button small text="Load" disabled={busy} onClick={() => open({ folder: each.path })} />
             ) : (
-              <Button small text={words.download(each.size)} onClick={() => download({ key: each.key })} />
+              <Button small text={`Download ${each.size}`} onClick={() => download({ key: each.key })} />
             )}
             <Transfers keys={[each.key]} />
           </li>
         ))}
       </ul>
     </div>
+  );
+}
+
+// ---- downloads, shown where they were started: progress, pause and resume, and what to do about a failure
+
+// The downloads of these keys that there are.
+export function Transfers({ keys }: { keys: string[] }) {
+  const { downloads } = useModels();
+  const shown = keys.filter((key) => key in downloads);
+  if (!shown.length) return null;
+  return (
+    <div class="transfers ft-stack">
+      {shown.map((key) => (
+        <Transfer key={key} id={key} download={downloads[key]} />
+      ))}
+    </div>
+  );
+}
+
+// The downloads that no row shows.
+export function OtherTransfers({ except }: { except: string[] }) {
+  const { downloads } = useModels();
+  const others = Object.keys(downloads).filter((key) => !except.includes(key));
+  if (!others.length) return null;
+  return (
+    <Panel title="Downloads">
+      <Transfers keys={others} />
+    </Panel>
+  );
+}
+
+const STATES: Record<string, string> = { waiting: "queued", running: "downloading", unusable: "not supported" };
+
+function progressOf({ done, total, speed, eta }: Download) {
+  return [total ? `${done} of ${total}` : done, speed, eta && `${eta} left`].filter(Boolean).join(", ");
+}
+
+function Transfer({ id, download: one }: { id: string; download: Download }) {
+  const { ask, follow } = useModels();
+  const act = (name: string) => ask(name, { key: id }).then(follow);
+  const command = /hf download .*/.exec(one.error ?? "")?.[0].trim(); // for a machine with internet access
+  const resting = one.state === "paused" || one.state === "failed";
+  const again = one.unusable ? "Download again" : one.state === "failed" ? "Try again" : "Resume";
+  const discard = one.unusable ? "Delete" : one.arrived ? "Discard download" : "Dismiss";
+  return (
+    <div class="transfer ft-stack ft-box" data-state={one.state}>
+      <div class="transfer-head ft-row">
+        <b>{one.name}</b>
+        <span class="source ft-fine">{one.source}</span>
+        <Status text={one.waiting || (STATES[one.unusable ? "unusable" : one.state] ?? one.state)} />
+        <span class="ft-hint figures">{progressOf(one)}</span>
+        <span class="ft-row">
+          {!resting && <Button small text="Pause" onClick={() => act("pause")} />}
+          {resting && <Button small text={again} onClick={() => act("download")} />}
+          {resting && <Button small text={discard} onClick={() => act("discard")} />}
+        </span>
+      </div>
+      <progress max={1} value={one.share ?? undefined} aria-label={`Download of ${one.name}`} />
+      <ErrorNote text={one.error} />
+      {command && (
+        <p class="ft-hint">
+          The hf command: <CopyButton text={command} label="Copy the hf command" />
+        </p>
+      )}
+      {one.needs_token && <Token page={one.page} onKept={() => act("download")} />}
+    </div>
+  );
+}
+
+// Asks for an access token of the hub; `page`: where it is made.
+export function Token({ page, onKept }: { page?: string; onKept: () => void }) {
+  const { ask, error } = useServer();
+  const [token, setToken] = useState("");
+  const [kept, setKept] = useState(""); // where
+  const submit = async () => {
+    const told = await ask("keep_token", { token });
+    setKept(told ?? "");
+    if (told) onKept();
+  };
+  return (
+    <Form class="token line-form ft-row" onSubmit={submit}>
+      {page && (
+        <p class="ft-hint">
+          Accept the terms on the model's page, then create a token there.{" "}
+          <a href={page} target="_blank" rel="noopener noreferrer">
+            Model page
+          </a>
+        </p>
+      )}
+      <TextInput
+        label="Access token"
+        type="password"
+        name="token"
+        value={token}
+        onChange={setToken}
+        placeholder="hf_…"
+      />
+      <Button type="submit">Save token and retry</Button>
+      <Status text={error || kept} />
+    </Form>
   );
 }

@@ -10,7 +10,7 @@ from app.settings.load_options import LoadOptions
 from app.ui import words
 from app.ui.controls.pickers import Pickers
 from app.ui.controls.settings import whole
-from app.ui.endpoints import endpoint, outcome
+from app.ui.endpoints import endpoint
 from app.ui.rounds.view import View
 from engine.api import AUTO
 from engine.errors import ForetokenError, InvalidRequest, NotLoaded
@@ -26,12 +26,13 @@ class LoadBackend:
         self.runtime, self._pickers = runtime, pickers
 
     @endpoint
-    def unload(self, data: View | None = None) -> View:
-        """Free the memory of the loaded model, after a reply that is being written. Return ``error``.
+    def unload(self, data: View | None = None) -> bool:
+        """Free the memory of the loaded model, after a reply that is being written.
 
         The next message loads it again; ``status`` names it as ``unloaded`` until then.
         """
-        return outcome(self.runtime.loader.unload)
+        self.runtime.loader.unload()
+        return True
 
     @endpoint
     def load_options(self, data: View) -> View:
@@ -95,15 +96,12 @@ class LoadBackend:
         return self.load_options(data)
 
     @endpoint
-    def load_again(self, data: View | None = None) -> View:
-        """Load the loaded model again, with the options that are remembered for it. Return ``error``."""
-
-        def again() -> None:
-            loaded = self.runtime.engine.loaded
-            if loaded is None:
-                raise NotLoaded(words.NOT_LOADED)
-            wanted = self.runtime.request(loaded.target_id)
-            options = {name: getattr(wanted, name) for name in _OPTIONS.values()}
-            self.runtime.loader.start(replace(loaded.request, **options))
-
-        return outcome(again)
+    def load_again(self, data: View | None = None) -> bool:
+        """Load the loaded model again, with the options that are remembered for it."""
+        loaded = self.runtime.engine.loaded
+        if loaded is None:
+            raise NotLoaded(words.NOT_LOADED)
+        wanted = self.runtime.request(loaded.target_id)
+        options = {name: getattr(wanted, name) for name in _OPTIONS.values()}
+        self.runtime.loader.start(replace(loaded.request, **options))
+        return True

@@ -2,29 +2,18 @@
 
 import { useState } from "preact/hooks";
 import { Power, X } from "lucide";
-import {
-  Button,
-  ErrorNote,
-  Info,
-  LoadProgress,
-  PageFrame,
-  PageLink,
-  Panel,
-  register,
-  Tabs,
-  usePage,
-} from "../../shared/components";
-import { Folders } from "./files/folders";
+import * as ui from "../../shared/components";
+import { several } from "../../shared/format";
+import { Folders, OpenFile } from "./files";
 import { Hub } from "./hub";
-import { OpenFile } from "./files/open";
 import { Servers } from "./servers";
 import { Models, useModels, useModelsState } from "./state";
-import { Storage } from "./storage";
-import { Table } from "./table/table";
-import { words } from "./words";
+import { Table } from "./table";
+
+const TABS = { all: "All models", hub: "Hugging Face", open: "Open a file", servers: "Servers", storage: "Storage" };
 
 function ModelsPage() {
-  const shown = usePage() === "models";
+  const shown = ui.usePage() === "models";
   const state = useModelsState(shown);
   const [tab, setTab] = useState("all");
   const panes = {
@@ -41,16 +30,16 @@ function ModelsPage() {
   };
   const tabs = Object.entries(panes).map(([id, pane]) => ({
     id,
-    title: words.tabs[id as keyof typeof words.tabs],
+    title: TABS[id as keyof typeof TABS],
     pane: <div class="models-pane ft-stack ft-gap-3">{pane}</div>,
   }));
   return (
     <Models.Provider value={state}>
-      <PageFrame title={words.title} intro={words.intro}>
+      <ui.PageFrame title="Models" intro="Download, load and compare models, with drafts that make them faster.">
         <Now />
         <News />
-        <Tabs name="models" label={words.title} tabs={tabs} shown={tab} onShow={setTab} keep />
-      </PageFrame>
+        <ui.Tabs name="models" label="Models" tabs={tabs} shown={tab} onShow={setTab} keep />
+      </ui.PageFrame>
     </Models.Provider>
   );
 }
@@ -60,29 +49,34 @@ function Now() {
   const { status: latest, change, busy } = useModels();
   const loaded = latest?.loaded;
   return (
-    <Panel class="now ft-spread">
+    <ui.Panel class="now ft-spread">
       <div class="ft-row">
-        <span class="ft-hint">{words.loaded}</span>
-        <span class="now-name">{loaded ? loaded.label : latest?.opening ? "…" : words.noModel}</span>
+        <span class="ft-hint">Loaded</span>
+        <span class="now-name">{loaded ? loaded.label : latest?.opening ? "…" : "No model is loaded"}</span>
         {loaded && (
-          <Info>
+          <ui.Info>
             {loaded.detail.split("\n").map((line: string) => (
               <p key={line}>{line}</p>
             ))}
-          </Info>
+          </ui.Info>
         )}
       </div>
       {loaded && (
         <div class="ft-row">
-          <PageLink page="chat" class="ft-button small">
-            {words.chat}
-          </PageLink>
-          <Button small icon={Power} disabled={busy} title={words.unloadHint} onClick={() => change("unload")}>
-            {words.unload}
-          </Button>
+          <ui.PageLink page="chat" class="ft-button small">
+            Chat with it
+          </ui.PageLink>
+          <ui.Button
+            small
+            icon={Power}
+            disabled={busy}
+            title="Free its memory. The next message loads it again."
+            onClick={() => change("unload")}>
+            Unload
+          </ui.Button>
         </div>
       )}
-    </Panel>
+    </ui.Panel>
   );
 }
 
@@ -91,19 +85,84 @@ function News() {
   const { status: latest, error, setError, finished, dismiss, ask } = useModels();
   return (
     <div class="news">
-      <LoadProgress status={latest} ask={ask} />
+      <ui.LoadProgress status={latest} ask={ask} />
       {finished && !latest?.opening && (
         <div class="done" role="status">
-          <span>{words.loadedNotice(finished)}</span>
-          <PageLink page="chat" class="ft-button small primary">
-            {words.chat}
-          </PageLink>
-          <Button kind="quiet" small icon={X} label={words.dismiss} onClick={dismiss} />
+          <span>
+            {finished.title} is loaded{finished.label !== finished.title && ", without a draft"}.
+          </span>
+          <ui.PageLink page="chat" class="ft-button small primary">
+            Chat with it
+          </ui.PageLink>
+          <ui.IconButton icon={X} label="Dismiss" onClick={dismiss} />
         </div>
       )}
-      <ErrorNote text={error} onDismiss={() => setError("")} />
+      <ui.ErrorNote text={error} onDismiss={() => setError("")} />
     </div>
   );
 }
 
-register("models", ModelsPage);
+// ---- what downloads take on the disk, deleting them, the access token, and files that cannot be run
+
+type Kept = { path: string; name: string; size: string; unfinished: boolean; in_use: boolean };
+type Disk = { folder: string; free: string; total: string; kept: Kept[]; token: string; own_token: boolean };
+
+function Storage({ shown }: { shown: boolean }) {
+  const { ask, change, table } = useModels();
+  const disk = ui.useFound<Disk>(ask, "disk", {}, [table], shown);
+  if (!disk) return null;
+  return (
+    <ui.Panel class="disk">
+      <p>
+        {disk.total} used, {disk.free} free · {disk.folder}
+      </p>
+      <ul class="lines kept">
+        {disk.kept.map((one) => (
+          <KeptLine key={one.path} one={one} onDelete={() => change("delete", { path: one.path })} />
+        ))}
+      </ul>
+      <p class="ft-hint">
+        {disk.token}{" "}
+        {disk.own_token && <ui.Button kind="link" text="Delete token" onClick={() => change("forget_token")} />}
+      </p>
+      {table && table.unusable.length > 0 && (
+        <div class="unusable">
+          <ui.Disclosure summary={several(table.unusable.length, "unsupported file")}>
+            <ul>
+              {table.unusable.map((each) => (
+                <li key={`${each.place} ${each.name}`}>
+                  <b>{each.name}</b> ({each.place}): {each.reason}
+                </li>
+              ))}
+            </ul>
+          </ui.Disclosure>
+        </div>
+      )}
+    </ui.Panel>
+  );
+}
+
+function KeptLine({ one, onDelete }: { one: Kept; onDelete: () => void }) {
+  const [sure, setSure] = useState(false);
+  return (
+    <li data-kept={one.name}>
+      <span>
+        <b>{one.name}</b> <ui.Tag text={one.size} /> {one.unfinished && <ui.Tag look="warn" text="unfinished" />}
+        {one.in_use && <ui.Tag look="good" text="in use" />}
+        <span class="source block ft-fine">{one.path}</span>
+      </span>
+      {sure ? (
+        <span class="ft-row">
+          <ui.Button small kind="danger" text={`Delete ${one.size}?`} onClick={onDelete} />
+          <ui.Button small autofocus text="Cancel" onClick={() => setSure(false)} />
+        </span>
+      ) : (
+        <ui.Button small disabled={one.in_use} aria-label={`Delete ${one.name}`} onClick={() => setSure(true)}>
+          Delete
+        </ui.Button>
+      )}
+    </li>
+  );
+}
+
+ui.register("models", ModelsPage);

@@ -101,7 +101,7 @@ class Rows:
             "largest": forecast.memory_fit.context if forecast else 0,
             "held": forecast
             and words.held(forecast.memory_fit.needed, forecast.quantization, spec.gguf_type),
-            "fit": forecast.memory_fit.sentence if forecast else words.FILES_MISSING,
+            "fit": forecast.memory_fit.sentence if forecast else "Its files are missing.",
             "draft": draft,
             "speed": default.winner.speedup if default else None,
             "speed_text": str(default) if default else "",
@@ -131,7 +131,7 @@ class Rows:
                     return _choice(spec, self.runtime.inventory.spec(loaded.draft_id))
             return {"name": drafter(loaded), "id": loaded.draft_id or "", "known": True}
         if pair is None and spec.mtp:
-            return {"name": words.MTP_INSIDE, "id": "", "known": True}
+            return {"name": "MTP included", "id": "", "known": True}
         if pair is None and spec.companions:
             head = self.runtime.inventory.own_head(spec) if here else spec.companions[0]
             if head is not None:

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from app import servers
 from app.runtime import Runtime
 from app.ui import words
-from app.ui.endpoints import endpoint, outcome, waits
+from app.ui.endpoints import endpoint, waits
 from app.ui.rounds.view import View
 from engine.errors import ForetokenError, InvalidRequest
 from engine.machine.secrets import server_key
@@ -32,14 +32,11 @@ class ServersBackend:
     @waits
     @endpoint
     def ask_server(self, data: View) -> View:
-        """Return which server answers at ``address``, and its models; nothing is stored."""
-        try:
-            address = _address(data)
-            found = servers.look(address, str(data.get("key") or ""))
-        except ForetokenError as error:
-            return {"error": str(error)}
+        """Return which server answers at ``address``, and its models; nothing is stored. Raises
+        ForetokenError."""
+        address = _address(data)
+        found = servers.look(address, str(data.get("key") or ""))
         return {
-            "error": None,
             "name": found.name,
             "place": address.place,
             "address": address.root,
@@ -59,42 +56,39 @@ class ServersBackend:
     def connect(self, data: View) -> View:
         """Connect to ``model`` at ``address``, or to the catalog's server ``id``. Once that succeeds
         the server and its ``key`` are stored; ``kept`` says where."""
-        kept: list[str] = []
+        undo, kept = ExitStack(), None
+        try:
+            identity = data.get("id")
+            if not identity:
+                identity, kept = self._keep(data, undo)
+            self._runtime.loader.start(self._runtime.request(str(identity), ""), undo.close)
+        except (ForetokenError, OSError):
+            undo.close()
+            raise
+        return {"kept": kept}
 
-        def start() -> None:
-            runtime, undo = self._runtime, ExitStack()
-            try:
-                identity = str(data["id"]) if data.get("id") else self._keep(data, undo, kept)
-                runtime.loader.start(runtime.request(identity, ""), undo.close)
-            except (ForetokenError, OSError):
-                undo.close()
-                raise
-
-        done = outcome(start)
-        return {**done, "kept": kept[0] if kept else None}
-
-    def _keep(self, data: View, undo: ExitStack, kept: list[str]) -> str:
-        """Store the server and its key. Return its id; add to ``undo`` what undoes this, and to
-        ``kept`` where the key is."""
+    def _keep(self, data: View, undo: ExitStack) -> tuple[str, str | None]:
+        """Store the server and its key. Return its id and where the key is; add to ``undo`` what undoes
+        this."""
         runtime = self._runtime
         address, key = _address(data), str(data.get("key") or "").strip()
         secret = server_key(address)
         undo.callback(secret.snapshot())
+        kept = None
         if key:
-            place = secret.store(key)
-            kept.append(words.SECRET_KEPT[place].format(what="key", file=secret.file))
+            kept = words.SECRET_KEPT[secret.store(key)].format(what="key", file=secret.file)
         known = {each.id for each in runtime.catalog.servers}
         identity = servers.keep(runtime.data_dir, address, str(data["model"]))
         runtime.read_catalog_again()
         if identity not in known:
             undo.callback(self._forget, identity)
-        return identity
+        return identity, kept
 
     @endpoint
-    def forget_server(self, data: View) -> View:
+    def forget_server(self, data: View) -> bool:
         """Remove a server from the catalog, and its key."""
-
-        return outcome(lambda: self._forget(str(data["id"])))
+        self._forget(str(data["id"]))
+        return True
 
     def _forget(self, identity: str) -> None:
         servers.forget(self._runtime.data_dir, self._runtime.catalog.spec(identity))

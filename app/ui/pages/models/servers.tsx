@@ -1,24 +1,18 @@
 // Models on servers: asking a server for its models, connecting, and the known servers.
 
 import { useCallback, useEffect, useState } from "preact/hooks";
-import { Button, ErrorNote, Form, Panel, Status, Tag, TextInput } from "../../shared/components";
+import { Button, ErrorNote, Form, Panel, Status, Tag, TextInput, useServer } from "../../shared/components";
+import { count } from "../../shared/format";
 import { useModels } from "./state";
-import { words } from "./words";
 
 type Known = { id: string; name: string; address: string; note: string };
 type ServedModel = { id: string; context: number | null; loaded: boolean | null; loads: boolean };
 
-type Found = {
-  error: string | null;
-  name: string;
-  place: string;
-  address: string;
-  models: ServedModel[];
-  wanted: string;
-};
+type Found = { name: string; place: string; address: string; models: ServedModel[]; wanted: string };
 
 export function Servers({ shown }: { shown: boolean }) {
-  const { ask, change, busy, status } = useModels();
+  const { change, busy, status } = useModels();
+  const { ask, error } = useServer();
   const [known, setKnown] = useState<Known[]>([]);
   const [address, setAddress] = useState("");
   const [key, setKey] = useState("");
@@ -42,30 +36,33 @@ export function Servers({ shown }: { shown: boolean }) {
   };
   return (
     <Panel class="servers">
-      <p class="ft-hint">{words.serversInfo}</p>
+      <p class="ft-hint">
+        vLLM, SGLang, TensorRT-LLM, Dynamo, llama-server, Ollama, LM Studio, another Foretoken, or any OpenAI-compatible
+        server. Chats are sent only to this server.
+      </p>
       <Form class="line-form ft-row" onSubmit={look}>
         <TextInput
-          label={words.address}
+          label="Address"
           name="address"
           value={address}
           onChange={setAddress}
-          placeholder={words.addressHint}
+          placeholder="http://127.0.0.1:8000"
         />
-        <TextInput label={words.key} type="password" name="server-key" value={key} onChange={setKey} />
-        <Button kind="primary" type="submit" text={words.look} disabled={asking} />
+        <TextInput label="API key (if required)" type="password" name="server-key" value={key} onChange={setKey} />
+        <Button kind="primary" type="submit" text="Find models" disabled={asking} />
       </Form>
       <div class="server-found ft-stack" aria-live="polite">
-        {asking && <p class="ft-hint">{words.asking}</p>}
+        {asking && <p class="ft-hint">Connecting …</p>}
+        <ErrorNote text={error} />
         {found && <Answer found={found} onConnect={(model) => connect({ address: found.address, key, model })} />}
       </div>
       {kept && <Status text={kept} />}
-      {known.length > 0 && <h3>{words.knownServers}</h3>}
-      <ul class="lines known-servers" aria-label={words.knownServers}>
+      {known.length > 0 && <h3>Recent servers</h3>}
+      <ul class="lines known-servers" aria-label="Recent servers">
         {known.map((each) => (
           <li key={each.id}>
             <span>
-              <b>{each.name}</b>{" "}
-              {status?.loaded?.target === each.id && <span class="loaded-tag">{words.connected}</span>}
+              <b>{each.name}</b> {status?.loaded?.target === each.id && <span class="loaded-tag">connected</span>}
               <span class="source block ft-fine">{each.address}</span>
               {each.note && <span class="ft-hint">{each.note}</span>}
             </span>
@@ -73,15 +70,15 @@ export function Servers({ shown }: { shown: boolean }) {
               <Button
                 small
                 disabled={busy}
-                aria-label={words.connectTo(each.name)}
+                aria-label={`Connect to ${each.name}`}
                 onClick={() => connect({ id: each.id })}>
-                {words.connect}
+                Connect
               </Button>
               <Button
                 kind="link"
-                aria-label={words.forgetServer(each.name)}
+                aria-label={`Remove ${each.name} and its key`}
                 onClick={() => change("forget_server", { id: each.id }).then(refresh)}>
-                {words.takeAway}
+                Remove
               </Button>
             </span>
           </li>
@@ -93,26 +90,25 @@ export function Servers({ shown }: { shown: boolean }) {
 
 function Answer({ found, onConnect }: { found: Found; onConnect: (model: string) => void }) {
   const { busy } = useModels();
-  if (found.error) return <ErrorNote text={found.error} />;
   const wanted = found.models.filter((each) => !found.wanted || each.id === found.wanted);
   const loadedThere = found.models.find(({ loaded }) => loaded)?.id;
+  const loads = `not loaded: connecting will load it${loadedThere ? ` and unload ${loadedThere}` : ""}`;
   return (
     <>
-      <b>{words.answers(found.name, found.place)}</b>
-      {!found.models.length && <ErrorNote text={words.noModels} />}
-      {found.models.length > 0 && !wanted.length && <ErrorNote text={words.noModelThere(found.wanted)} />}
+      <b>
+        {found.name} at {found.place}
+      </b>
+      {!found.models.length && <ErrorNote text="No models found there. Load one there, then try again." />}
+      {found.models.length > 0 && !wanted.length && <ErrorNote text={`No model "${found.wanted}" there. Available:`} />}
       <ul class="lines">
         {(wanted.length ? wanted : found.models).map((each) => (
           <li key={each.id} data-model={each.id}>
             <span>
-              <b>{each.id}</b>{" "}
-              {each.context && <span class="ft-hint">{words.contextOf(each.context.toLocaleString("en"))}</span>}{" "}
-              {each.loaded === false && (
-                <Tag text={each.loads ? words.loadsThere(loadedThere) : words.notLoadedThere} />
-              )}
+              <b>{each.id}</b> {each.context && <span class="ft-hint">{count(each.context)} tokens of context</span>}{" "}
+              {each.loaded === false && <Tag text={each.loads ? loads : "not loaded yet"} />}
             </span>
-            <Button small disabled={busy} aria-label={words.connectTo(each.id)} onClick={() => onConnect(each.id)}>
-              {words.connect}
+            <Button small disabled={busy} aria-label={`Connect to ${each.id}`} onClick={() => onConnect(each.id)}>
+              Connect
             </Button>
           </li>
         ))}

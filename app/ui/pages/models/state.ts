@@ -2,7 +2,7 @@
 
 import { createContext } from "preact";
 import { useCallback, useContext, useEffect, useRef, useState } from "preact/hooks";
-import { useBack, useServer, useStatus, useTimer } from "../../shared/components";
+import { useBack, useServer, useStatus, useTimer, type Ask } from "../../shared/components";
 import { status as feed, type Status } from "../../shared/frame/status";
 
 const TABLE_MS = 700; // while models are searched for or compared
@@ -82,10 +82,10 @@ interface ModelsState {
   error: string;
   setError: (text: string) => void;
   dismiss: () => void; // hides `finished`
-  ask: (name: string, data?: object, alone?: boolean) => Promise<any>;
-  change: (name: string, data?: object) => Promise<any>; // asks, shows an error of the answer, and refreshes
+  ask: Ask;
+  change: (name: string, data?: object, by?: Ask) => Promise<any>; // asks, and refreshes
   refresh: (data?: object) => Promise<void>;
-  open: (data: object, onRefused?: (text: string) => void) => Promise<void>; // loads a model
+  open: (data: object, by?: Ask) => Promise<void>; // loads a model
   download: (data: object) => Promise<void>;
   follow: () => Promise<void>; // refreshes the downloads
 }
@@ -115,9 +115,8 @@ export function useModelsState(shown: boolean): ModelsState {
   useTimer(shown && (table?.looking || table?.comparing) && TABLE_MS, () => void refresh(), [shown, table]);
   useBack(() => void refresh());
   useEffect(() => setError(status?.opening ? "" : (status?.failed ?? "")), [status?.opening, status?.failed]);
-  const change = async (name: string, data = {}) => {
-    const answer = await ask(name, data);
-    if (answer?.error) setError(answer.error);
+  const change = async (name: string, data = {}, by = ask) => {
+    const answer = await by(name, data);
     feed.refresh();
     await refresh();
     return answer;
@@ -135,24 +134,20 @@ export function useModelsState(shown: boolean): ModelsState {
     change,
     refresh,
     follow,
-    async open(data, onRefused = setError) {
-      onRefused("");
+    async open(data, by = ask) {
       expect();
-      const answer = await ask("open", data);
-      if (answer?.error) onRefused(answer.error);
-      if (!answer || answer.error) dismiss();
+      if (!(await by("open", data))) dismiss();
       feed.refresh();
     },
     async download(data) {
-      const answer = await ask("download", data);
-      if (answer?.error) setError(answer.error);
+      await ask("download", data);
       await follow();
     },
   };
 }
 
 // Follows the downloads while some run.
-function useDownloads(ask: (name: string, data?: object) => Promise<any>, shown: boolean) {
+function useDownloads(ask: Ask, shown: boolean) {
   const [view, setView] = useState({ downloads: {} as Record<string, Download>, finished: 0, working: false });
   const follow = useCallback(async () => {
     const answer = await ask("downloads");

@@ -1,17 +1,21 @@
-"""The Models page's endpoints for the hub: look-ups, downloads, the access token. Plain values."""
+"""The Models page's endpoints for the hub and the disk: look-ups, downloads, the token. Plain values."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from pathlib import Path
+
 from app.inventory.downloads import Download, DownloadState, key_of
+from app.loading import LoadState
 from app.runtime import Runtime
 from app.ui import words
-from app.ui.endpoints import endpoint, outcome, waits
+from app.ui.endpoints import endpoint, waits
 from app.ui.rounds.view import View
 from app.ui.words import count
 from engine.errors import ForetokenError, TokenNeeded
-from engine.loading.inventory import ModelSpec, hub_page
+from engine.loading.inventory import DownloadedModel, ModelSpec, hub_page
 from engine.machine import memory
-from engine.machine.secrets import hub_token
+from engine.machine.secrets import SecretSource, hub_token
 from engine.values.units import format_bytes
 
 
@@ -24,37 +28,30 @@ class TransfersBackend:
 
     @waits
     @endpoint
-    def search(self, data: View) -> View:
-        """Return repositories of GGUF files whose names have the ``words``."""
-        try:
-            hits = self._runtime.inventory.search(str(data.get("words") or ""))
-        except ForetokenError as error:
-            return {"error": str(error), "hits": []}
-        return {
-            "error": None,
-            "hits": [
-                {
-                    "name": hit.name,
-                    "downloads": count(hit.downloads),
-                    "likes": count(hit.likes),
-                    "gated": hit.gated,
-                }
-                for hit in hits
-            ],
-        }
+    def search(self, data: View) -> list[View]:
+        """Return repositories of GGUF files whose names have the ``words``. Raises ForetokenError."""
+        return [
+            {
+                "name": hit.name,
+                "downloads": count(hit.downloads),
+                "likes": count(hit.likes),
+                "gated": hit.gated,
+            }
+            for hit in self._runtime.inventory.search(str(data.get("words") or ""))
+        ]
 
     @waits
     @endpoint
     def look_up(self, data: View) -> View:
-        """Return what can be downloaded from a repository."""
+        """Return what can be downloaded from a repository; ``needs_token``: why an access token is
+        needed first. Raises ForetokenError."""
         try:
             found = self._runtime.inventory.look_up(str(data.get("repository") or ""))
-        except ForetokenError as error:
-            return {"error": str(error), "needs_token": isinstance(error, TokenNeeded)}
+        except TokenNeeded as error:
+            return {"needs_token": str(error)}
         free = memory.free_bytes()
         self._looked_up |= {key_of(spec): spec for spec in found.choices}
         return {
-            "error": None,
             "name": found.name,
             "licence": "" if found.licence == "unknown" else found.licence,
             "gated": found.gated,
@@ -63,10 +60,11 @@ class TransfersBackend:
                 {
                     "key": key_of(spec),
                     "name": spec.name,
-                    "type": spec.gguf_type or words.LAYOUT,
+                    "type": spec.gguf_type or "safetensors",
                     "size": format_bytes(spec.bytes),
                     "fits": spec.bytes < free,
-                    "fit": words.weights_alone(format_bytes(spec.bytes), format_bytes(free)),
+                    "fit": f"The weights alone need {format_bytes(spec.bytes)}; "
+                    f"{format_bytes(free)} of memory are free",
                     "path": str(self._runtime.locate(spec) or "") or None,
                 }
                 for spec in found.choices
@@ -74,23 +72,18 @@ class TransfersBackend:
         }
 
     @endpoint
-    def download(self, data: View) -> View:
+    def download(self, data: View) -> bool:
         """Start or queue the missing files of ``pair`` or ``id``, or ``key`` of a look-up."""
-
-        def start() -> None:
-            if "key" in data:
-                key = str(data["key"])
-                if key in self._looked_up:
-                    wanted = self._looked_up[key]
-                    for spec in (wanted, *wanted.companions):
-                        self._runtime.downloads.start(spec)
-                else:
-                    self._runtime.downloads.resume(key)
-                return
+        downloads = self._runtime.downloads
+        if "key" not in data:
             for spec in self._missing(data):
-                self._runtime.downloads.start(spec)
-
-        return outcome(start)
+                downloads.start(spec)
+        elif wanted := self._looked_up.get(key := str(data["key"])):
+            for spec in (wanted, *wanted.companions):
+                downloads.start(spec)
+        else:
+            downloads.resume(key)
+        return True
 
     def _missing(self, data: View) -> list[ModelSpec]:
         catalog = self._runtime.catalog
@@ -139,31 +132,93 @@ class TransfersBackend:
         }
 
     @endpoint
-    def pause(self, data: View) -> View:
+    def pause(self, data: View) -> bool:
         """Pause a download; keep what has arrived."""
-        return outcome(lambda: self._runtime.downloads.pause(str(data["key"])))
+        self._runtime.downloads.pause(str(data["key"]))
+        return True
 
     @endpoint
-    def discard(self, data: View) -> View:
+    def discard(self, data: View) -> bool:
         """Delete what has arrived of a download that does not run, or of one that cannot be run."""
-        return outcome(lambda: self._runtime.downloads.discard(str(data["key"])))
+        self._runtime.downloads.discard(str(data["key"]))
+        return True
 
     # ---- the access token
 
     @endpoint
-    def keep_token(self, data: View) -> View:
-        """Store an access token and say where."""
-        try:
-            secret = hub_token()
-            place = secret.store(str(data.get("token") or ""))
-        except ForetokenError as error:
-            return {"error": str(error), "kept": None}
+    def keep_token(self, data: View) -> str:
+        """Store an access token and say where. Raises ForetokenError."""
+        secret = hub_token()
+        place = secret.store(str(data.get("token") or ""))
+        return words.SECRET_KEPT[place].format(what="token", file=secret.file)
+
+    @endpoint
+    def forget_token(self, data: View | None = None) -> bool:
+        """Delete the stored token."""
+        hub_token().delete()
+        return True
+
+
+class DiskBackend:
+    """The downloads that lie on the disk of one running app."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+
+    @endpoint
+    def disk(self, data: View | None = None) -> View:
+        """Return what the downloads take."""
+        inventory = self._runtime.inventory
+        downloads, used = inventory.downloaded(), self._in_use()
+        token = hub_token()
+        place = token.get()[1]
         return {
-            "error": None,
-            "kept": words.SECRET_KEPT[place].format(what="token", file=secret.file),
+            "folder": str(inventory.models),
+            "free": format_bytes(inventory.free_disk()),
+            "total": format_bytes(sum(one.bytes for one in downloads)),
+            "kept": [
+                {
+                    "path": str(one.path),
+                    "name": one.name,
+                    "size": format_bytes(one.bytes),
+                    "unfinished": one.unfinished,
+                    "in_use": _uses(one, used),
+                }
+                for one in downloads
+            ],
+            "token": words.TOKEN_AT[place].format(file=token.file),
+            "own_token": place in (SecretSource.KEYRING, SecretSource.FILE),
         }
 
     @endpoint
-    def forget_token(self, data: View | None = None) -> View:
-        """Delete the stored token."""
-        return outcome(hub_token().delete)
+    def delete(self, data: View) -> bool:
+        """Delete one of what ``disk`` lists."""
+        self._runtime.inventory.delete(Path(str(data["path"])), self._in_use())
+        self._runtime.look_again()
+        return True
+
+    def _in_use(self) -> tuple[Path, ...]:
+        """Return the paths of models that are loaded, being loaded or downloaded."""
+        runtime, used = self._runtime, []
+        names: list[str | None] = []
+        status = runtime.loader.status
+        for loaded in runtime.engine.resident:
+            names += [loaded.target_id, loaded.draft_id]
+            used += [Path(head) for head in loaded.request.heads]
+        if status.state is LoadState.WORKING:
+            names += [status.target_id, status.draft_id]
+        for name in filter(None, names):
+            try:
+                place = runtime.locate(runtime.inventory.spec(name))
+            except ForetokenError:
+                place = Path(name)  # a file that cannot be read any more is loaded all the same
+            used += [place] if place else []
+        for one in runtime.downloads.all().values():
+            if one.state in (DownloadState.RUNNING, DownloadState.WAITING):
+                used.append(runtime.inventory.partial_folder(one.spec) / "any")
+        return tuple(used)
+
+
+def _uses(one: DownloadedModel, used: Iterable[Path]) -> bool:
+    own = one.files or (one.path,)
+    return any(file == place or file in place.parents for file in own for place in used)

@@ -38,16 +38,13 @@ class PlanBackend:
         """Return everything that can be chosen. Dynamo has the methods of the engine that computes for
         it."""
         return {
-            "targets": [
-                {"id": model_id, "parameters": known.facts.parameters}
-                for model_id, known in known_models().items()
-            ],
+            "targets": list(known_models()),
             "gpus": list(KINDS),
-            "engines": [{"id": engine, "name": NAMES[engine]} for engine in ENGINES],
+            "engines": [{"id": engine, "label": NAMES[engine]} for engine in ENGINES],
             "methods": [
                 {
                     "id": name,
-                    "title": method.title,
+                    "label": method.title,
                     "engines": [engine for engine in ENGINES if drafts_by(engine, name)],
                 }
                 for name, method in METHODS.items()

@@ -1,255 +1,267 @@
 // The Plan page: a form, and the plan for it. Nothing is started.
 
 import { useEffect, useRef, useState } from "preact/hooks";
-import {
-  bound,
-  Button,
-  Copyable,
-  Disclosure,
-  ErrorNote,
-  Form,
-  NumberInput,
-  PageFrame,
-  Panel,
-  register,
-  Select,
-  Table,
-  TextInput,
-  useAnswer,
-} from "../../shared/components";
-import { words, type LaunchPlan } from "./words";
+import * as ui from "../../shared/components";
+import { count, several, speed, times } from "../../shared/format";
 
 // What can be chosen.
 interface Offer {
-  targets: { id: string }[];
+  targets: string[];
   gpus: string[];
-  engines: { id: string; name: string }[];
-  methods: { id: string; title: string; engines: string[] }[];
+  engines: { id: string; label: string }[];
+  methods: { id: string; label: string; engines: string[] }[];
   formats: string[];
   kv_cache_dtypes: string[];
   tasks: string[];
 }
 
-type Choices = typeof FIRST;
+// What PlanBackend.make answers.
+interface LaunchPlan {
+  target: { id: string; loads: string; format: string };
+  gpus: string; // as "2xH100"
+  method: string;
+  draft: string | null;
+  layout: { replicas: number; tensor: number; pipeline: number; nodes_of_a_copy: number };
+  memory_of_a_gpu: Record<string, number>; // in bytes
+  estimate: {
+    has_ground: boolean;
+    stops_at: number | null;
+    by_users: { users: number; plain: number; drafted: number }[];
+    cost_of_a_million?: number | null;
+  };
+  service: Service | null;
+  assumptions: { acceptance: number; acceptance_from: string; ground: string };
+  notes: string[];
+  files: Record<string, string>; // texts by name
+  command: string;
+}
+
+// What is reached of the targets; times in milliseconds.
+interface Service {
+  layout: { replicas: number; tensor: number };
+  users: number;
+  ttft: number;
+  itl: number;
+  rps: number;
+}
 
 const DYNAMO = "dynamo"; // it has one of the other engines compute
-const FIRST = {
+const TEXTS = {
   target: "llama-3.1-8b",
-  count: 1 as number | null,
   kind: "H100",
   engine: "vllm",
   backend: "vllm",
   method: "eagle3",
   draft: "",
-  depth: null as number | null,
-  users: null as number | null,
-  context: null as number | null,
   quantization: "auto",
   kv_cache_dtype: "auto",
-  acceptance: null as number | null,
   task: "",
-  rps: null as number | null,
-  ttft: null as number | null,
-  itl: null as number | null,
-  isl: null as number | null,
-  osl: null as number | null,
-  price: null as number | null,
   server: "",
 };
+type Numbers =
+  "count" | "depth" | "users" | "context" | "acceptance" | "rps" | "ttft" | "itl" | "isl" | "osl" | "price";
+type Choices = typeof TEXTS & { [Name in Numbers]?: number | null };
 
 function PlanPage() {
-  const { ask, answer: offer, error } = useAnswer("offer");
+  const { ask, answer: offer, error } = ui.useAnswer<Offer>("offer");
   const [plan, setPlan] = useState<LaunchPlan | null>(null);
-  const make = async ({ count, kind, backend, ...choices }: Choices) => {
+  const make = async ({ count: n, kind, backend, ...choices }: Choices) => {
     const computes = choices.engine === DYNAMO ? backend : "";
-    setPlan(await ask("make", { ...choices, backend: computes, gpus: `${count ?? 1}x${kind}` }));
+    setPlan(await ask("make", { ...choices, backend: computes, gpus: `${n ?? 1}x${kind}` }));
   };
   return (
-    <PageFrame title={words.title} intro={words.intro}>
+    <ui.PageFrame title="Plan" intro="Plan a GPU deployment: commands, memory and expected speed.">
       {offer && <PlanForm offer={offer} onMake={make} />}
-      <ErrorNote text={error} />
+      <ui.ErrorNote text={error} />
       <div class="plan-result ft-stack ft-gap-4" aria-live="polite">
         {plan && <Plan plan={plan} />}
       </div>
-    </PageFrame>
+    </ui.PageFrame>
   );
 }
 
 function PlanForm({ offer, onMake }: { offer: Offer; onMake: (choices: Choices) => void }) {
-  const [choices, setChoices] = useState(FIRST);
-  const engines = offer.engines.map((each) => ({ value: each.id, label: each.name }));
+  const [choices, setChoices] = useState<Choices>({ ...TEXTS, count: 1 });
   const methodsOf = (engine: string) => offer.methods.filter((each) => each.engines.includes(engine));
   const change = (changed: Partial<Choices>) => setChoices((before) => ({ ...before, ...changed }));
-  const field = bound(choices, change);
+  const field = ui.bound(choices, change);
+  const number = (name: Numbers, label: string, placeholder = "optional", more = {}) => (
+    <ui.NumberInput label={label} {...field(name)} min={0} step="any" placeholder={placeholder} {...more} />
+  );
+  const whole = { min: 1, step: 1 };
   const chooseEngine = (engine: string) => {
     const methods = methodsOf(engine);
     const method = methods.some((each) => each.id === choices.method) ? choices.method : methods[0].id;
     change({ engine, method });
   };
-  const number = (name: "rps" | "ttft" | "itl" | "isl" | "osl" | "price") => (
-    <NumberInput
-      label={words.targets[name]}
-      {...field(name)}
-      min={0}
-      step="any"
-      placeholder={name === "isl" || name === "osl" ? "1024" : words.optional}
-    />
-  );
   return (
-    <Form class="ft-panel ft-stack ft-gap-3" aria-label={words.form} onSubmit={() => onMake(choices)}>
+    <ui.Form class="ft-panel ft-stack ft-gap-3" aria-label="Deployment" onSubmit={() => onMake(choices)}>
       <datalist id="plan-targets">
-        {offer.targets.map(({ id }) => (
+        {offer.targets.map((id) => (
           <option key={id} value={id} />
         ))}
       </datalist>
       <div class="ft-fields">
-        <TextInput
-          label={words.target}
+        <ui.TextInput
+          label="Model"
           class="wide"
           {...field("target")}
           list="plan-targets"
-          placeholder={words.targetHint}
+          placeholder="Catalog name, Hugging Face repository, or folder"
           required
         />
-        <NumberInput label={words.gpuCount} {...field("count")} min={1} required />
-        <Select label={words.gpuKind} {...field("kind")} options={offer.gpus} />
-        <Select label={words.engine} {...field("engine")} onChange={chooseEngine} options={engines} />
+        {number("count", "GPUs", "", { ...whole, required: true })}
+        <ui.Select label="GPU type" {...field("kind")} options={offer.gpus} />
+        <ui.Select label="Engine" {...field("engine")} onChange={chooseEngine} options={offer.engines} />
         {choices.engine === DYNAMO && (
-          <Select
-            label={words.backend}
+          <ui.Select
+            label="Backend"
             {...field("backend")}
-            options={engines.filter((each) => each.value !== DYNAMO).slice(0, 3)}
+            options={offer.engines.filter(({ id }) => id !== DYNAMO).slice(0, 3)}
           />
         )}
-        <Select
-          label={words.method}
-          {...field("method")}
-          options={methodsOf(choices.engine).map((each) => ({ value: each.id, label: each.title }))}
-        />
-        <TextInput label={words.draft} {...field("draft")} placeholder={words.automatic} />
-        <NumberInput label={words.depth} {...field("depth")} min={1} placeholder={words.automatic} />
-        <NumberInput label={words.users} {...field("users")} min={1} placeholder="8" />
-        <NumberInput label={words.context} {...field("context")} min={1} placeholder="8192" />
+        <ui.Select label="Method" {...field("method")} options={methodsOf(choices.engine)} />
+        <ui.TextInput label="Draft model" {...field("draft")} placeholder="automatic" />
+        {number("depth", "Depth", "automatic", whole)}
+        {number("users", "Concurrent users", "8", whole)}
+        {number("context", "Context length", "8192", whole)}
       </div>
-      <Disclosure summary={words.more}>
+      <ui.Disclosure summary="Precision and acceptance">
         <div class="ft-fields">
-          <Select label={words.quantization} {...field("quantization")} options={offer.formats} />
-          <Select label={words.kv} {...field("kv_cache_dtype")} options={offer.kv_cache_dtypes} />
-          <NumberInput
-            label={words.acceptance}
-            hint={words.acceptanceHint}
-            {...field("acceptance")}
-            min={0}
-            max={1}
-            step="any"
-            placeholder={words.automatic}
-          />
-          <Select
-            label={words.task}
+          <ui.Select label="Weights" {...field("quantization")} options={offer.formats} />
+          <ui.Select label="KV cache" {...field("kv_cache_dtype")} options={offer.kv_cache_dtypes} />
+          {number("acceptance", "Acceptance rate", "automatic", { max: 1, hint: "0 to 1" })}
+          <ui.Select
+            label="Kind of replies"
             {...field("task")}
-            options={[
-              { value: "", label: words.automatic },
-              ...offer.tasks.map((task) => ({ value: task, label: task })),
-            ]}
+            options={[{ id: "", label: "automatic" }, ...offer.tasks]}
           />
-          <TextInput
-            label={words.server}
-            hint={words.serverHint}
+          <ui.TextInput
+            label="Running server"
+            hint="Plan with its acceptance and step time"
             class="wide"
             {...field("server")}
             placeholder="http://127.0.0.1:8000"
           />
         </div>
-      </Disclosure>
-      <Disclosure summary={words.service}>
+      </ui.Disclosure>
+      <ui.Disclosure summary="Service targets and cost">
         <div class="ft-fields">
-          {number("rps")}
-          {number("ttft")}
-          {number("itl")}
-          {number("isl")}
-          {number("osl")}
-          {number("price")}
+          {number("rps", "Requests per second")}
+          {number("ttft", "Time to first token, ms")}
+          {number("itl", "Time between tokens, ms")}
+          {number("isl", "Prompt tokens", "1024")}
+          {number("osl", "Reply tokens", "1024")}
+          {number("price", "Price per GPU hour")}
         </div>
-      </Disclosure>
+      </ui.Disclosure>
       <div class="ft-row">
-        <Button kind="primary" type="submit" text={words.make} />
+        <ui.Button kind="primary" type="submit" text="Make plan" />
       </div>
-    </Form>
+    </ui.Form>
   );
+}
+
+function layoutOf({ layout, target, draft }: LaunchPlan) {
+  const { replicas, tensor, pipeline, nodes_of_a_copy: nodes } = layout;
+  const each = pipeline > 1 ? "each stage " : replicas > 1 ? "each " : "";
+  const split = tensor > 1 ? `tensor parallel over ${tensor} GPUs` : `${each}on one GPU`;
+  const stages = pipeline > 1 ? `, ${pipeline} pipeline stages` : "";
+  const over = nodes > 1 ? `, over ${nodes} nodes` : "";
+  const loads = `Loads ${target.loads} in ${target.format}${draft ? ` with draft ${draft}` : ""}.`;
+  return `${several(replicas, "replica")}, ${split}${stages}${over}. ${loads}`;
 }
 
 function Plan({ plan }: { plan: LaunchPlan }) {
   const root = useRef<HTMLDivElement>(null);
   useEffect(() => root.current?.scrollIntoView({ block: "nearest" }), [plan]);
+  const { assumptions, estimate, service } = plan;
   const drafts = plan.method !== "none";
-  const stops = plan.estimate.stops_at;
+  const stops = estimate.stops_at;
   return (
     <div class="plan-result ft-stack ft-gap-4" ref={root}>
-      <Panel title={words.planTitle(plan)}>
-        <p>{words.layout(plan)}</p>
+      <ui.Panel title={`${plan.target.id} on ${plan.gpus}`}>
+        <p>{layoutOf(plan)}</p>
         <div class="plan-tables">
           <MemoryTable memory={plan.memory_of_a_gpu} />
-          {plan.estimate.has_ground && <SpeedTable rows={plan.estimate.by_users} drafts={drafts} />}
+          {estimate.has_ground && <SpeedTable rows={estimate.by_users} drafts={drafts} />}
         </div>
-        <p class="ft-hint">{plan.assumptions.ground}</p>
-        {plan.service && <p>{words.reached(plan.service)}</p>}
-        {plan.estimate.cost_of_a_million && <p>{words.cost(plan.estimate.cost_of_a_million)}</p>}
-        {drafts && (
-          <p class="ft-hint">
-            {words.assumes(plan)} {stops !== null && words.stops(stops)}
+        <p class="ft-hint">{assumptions.ground}</p>
+        {service && (
+          <p>
+            Reaches {service.rps.toFixed(1)} requests/s with {count(service.users)} at once: {Math.round(service.ttft)}{" "}
+            ms to the first token, {service.itl.toFixed(1)} ms between tokens.
           </p>
         )}
-      </Panel>
+        {estimate.cost_of_a_million && <p>{estimate.cost_of_a_million.toFixed(2)} per million reply tokens.</p>}
+        {drafts && (
+          <p class="ft-hint">
+            Assumes an acceptance rate of {Math.round(100 * assumptions.acceptance)} % ({assumptions.acceptance_from}).{" "}
+            {stops === 1 && "Drafting is not expected to help here."}
+            {stops !== null && stops !== 1 && `Drafting stops helping at ${count(stops)} users per replica.`}
+          </p>
+        )}
+      </ui.Panel>
       {plan.notes.length > 0 && (
-        <Panel title={words.notes}>
+        <ui.Panel title="Before you start">
           <ul>
             {plan.notes.map((note) => (
               <li key={note}>{note}</li>
             ))}
           </ul>
-        </Panel>
+        </ui.Panel>
       )}
       {Object.entries(plan.files).map(([name, text]) => (
-        <Copyable key={name} file={name} code={text} />
+        <ui.Copyable key={name} file={name} code={text} />
       ))}
-      <Copyable title={words.command} code={plan.command} />
+      <ui.Copyable title="Same plan on the command line" code={plan.command} />
     </div>
   );
 }
 
+const PARTS = {
+  weights: "weights",
+  drafter: "draft",
+  cache: "KV cache",
+  work: "CUDA graphs, activations, logits",
+  needed: "total",
+  available: "available",
+};
+
 function MemoryTable({ memory }: { memory: Record<string, number> }) {
-  const parts = Object.entries(words.parts).filter(([part]) => memory[part]);
   return (
     <table class="ft-table">
-      <caption>{words.memory}</caption>
+      <caption>Memory on the fullest GPU</caption>
       <tbody>
-        {parts.map(([part, name]) => (
-          <tr key={part}>
-            <th scope="row">{name}</th>
-            <td>{words.gigabytes(memory[part])}</td>
-          </tr>
-        ))}
+        {Object.entries(PARTS)
+          .filter(([part]) => memory[part])
+          .map(([part, name]) => (
+            <tr key={part}>
+              <th scope="row">{name}</th>
+              <td>{(memory[part] / 1e9).toFixed(1)} GB</td>
+            </tr>
+          ))}
       </tbody>
     </table>
   );
 }
 
 function SpeedTable({ rows, drafts }: { rows: LaunchPlan["estimate"]["by_users"]; drafts: boolean }) {
-  const { users, plain, drafted, times } = words.columns;
+  const columns = ["users", "without drafting", ...(drafts ? ["with drafting", "speed-up"] : [])];
   return (
-    <Table caption={words.speed} columns={[users, plain, ...(drafts ? [drafted, times] : [])]}>
+    <ui.Table caption="Estimated tokens/s" columns={columns}>
       <tbody>
-        {rows.map((row) => (
-          <tr key={row.users}>
-            <th scope="row">{words.count(row.users)}</th>
-            <td>{words.tokens(row.plain)}</td>
-            {drafts && <td>{words.tokens(row.drafted)}</td>}
-            {drafts && <td>{words.times(row.drafted / row.plain)}</td>}
+        {rows.map(({ users, plain, drafted }) => (
+          <tr key={users}>
+            <th scope="row">{count(users)}</th>
+            <td>{speed(plain)}</td>
+            {drafts && <td>{speed(drafted)}</td>}
+            {drafts && <td>{times(drafted / plain)}</td>}
           </tr>
         ))}
       </tbody>
-    </Table>
+    </ui.Table>
   );
 }
 
-register("plan", PlanPage);
+ui.register("plan", PlanPage);

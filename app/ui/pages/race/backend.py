@@ -105,7 +105,7 @@ class RaceBackend(MeasuringBackend):
         """Run five more pairs of the last race. Raises ForetokenError."""
         session = self._session
         if session is None or self.runtime.engine.loaded is not session.loaded:
-            raise InvalidRequest("race", words.RACE_GONE)
+            raise InvalidRequest("race", "This race is no longer available. Start a new one.")
         return {"number": self.measurements.start(self.PAGE, RaceRun(session, PAIRS), self._data)}
 
     def _asked(self, data: View, loaded: Loaded) -> RaceSession:

@@ -1,20 +1,8 @@
 // What is raced: two methods on some prompts, and under "More options" where and how.
 
 import { useEffect, useState } from "preact/hooks";
-import {
-  bound,
-  Button,
-  Disclosure,
-  ErrorNote,
-  Form,
-  NumberInput,
-  Select,
-  Status,
-  TextInput,
-  useServer,
-} from "../../shared/components";
+import * as ui from "../../shared/components";
 import { SIDES } from "./state";
-import { words } from "./words";
 
 type Method = { name: string; title?: string };
 type SideChoice = { method: string; depth: string; rule: string; temperature: number | null };
@@ -42,6 +30,7 @@ interface Choices {
   max_tokens: number | null;
 }
 
+const TITLES = { base: "Baseline", rival: "Challenger" };
 const PLAIN = "none";
 const FASTEST = "best";
 const ELSEWHERE = "elsewhere";
@@ -54,7 +43,7 @@ export function proposed({ own, methods, seed, max_tokens }: Offer): Choices {
   const rival = fastest === PLAIN ? (methods.at(-1)?.name ?? PLAIN) : fastest;
   return {
     source: "prompt",
-    prompt: words.example,
+    prompt: "Tell me a short story about a fox and a lantern.",
     place: null,
     sides: [
       { ...own, method: PLAIN, depth: "auto" },
@@ -65,18 +54,20 @@ export function proposed({ own, methods, seed, max_tokens }: Offer): Choices {
   };
 }
 
-const titleOf = ({ name, title = name }: Method) => ({ "": words.usual, [PLAIN]: words.none })[name] ?? title;
+const titleOf = ({ name, title = name }: Method) => ({ "": "Its default", [PLAIN]: "No drafting" })[name] ?? title;
+const ownPrompts = (n: number) => (n ? `My last ${n === 1 ? "prompt" : `${n} prompts`}` : "My last prompts (none yet)");
+
 // Returns the one that is wanted if it is offered, else the last.
 const among = (offered: string[], wanted: string) => (offered.includes(wanted) ? wanted : (offered.at(-1) ?? wanted));
 
 // Returns what can be raced at a place.
 // `looked` is the same, null while it is typed.
 function usePlace(place: string | null, looked: string | null) {
-  const { ask, error } = useServer();
+  const { ask, error } = ui.useServer();
   const [found, setFound] = useState({ place: null as string | null, ...USUAL, told: "" });
   useEffect(() => {
     if (!looked?.trim()) return;
-    setFound({ place: looked, ...USUAL, told: words.asking });
+    setFound({ place: looked, ...USUAL, told: "Connecting …" });
     ask("look", { place: looked }).then((answer) =>
       setFound((now) => (now.place !== looked ? now : { place: looked, ...USUAL, ...answer })),
     );
@@ -95,7 +86,6 @@ type RaceFormProps = {
 };
 export function RaceForm({ offer, choices, choose, running, onStart }: RaceFormProps) {
   const { source, place } = choices;
-  const listed = offer.places.some(({ id }) => id === place);
   const [typing, setTyping] = useState(false);
   const there = usePlace(place, typing ? null : place);
   const base = place === null ? offer : there;
@@ -112,50 +102,59 @@ export function RaceForm({ offer, choices, choose, running, onStart }: RaceFormP
     choose({ sides: sides.map((side, at) => (at === i ? { ...side, ...changes } : side)) as [SideChoice, SideChoice] });
   const move = (to: string | null) =>
     choose({ place: to, sides: [{ ...sides[0], method: to === null ? PLAIN : "" }, sides[1]] });
-  const field = bound(choices, choose);
+  const field = ui.bound(choices, choose);
+  const detail = <Name extends keyof SideChoice>(i: number, name: Name) => ({
+    ...ui.bound(sides[i], (changes) => change(i, changes))(name),
+    name: `${SIDES[i]}-${name}`,
+  });
+  const depths = ["auto", ...Array.from({ length: offer.deepest }, (_, i) => String(i + 1))];
   return (
-    <Form
+    <ui.Form
       class="ft-panel ft-stack ft-gap-3 race-form"
-      aria-label={words.form}
+      aria-label="Race"
       onSubmit={() => onStart({ ...choices, sides })}>
-      {offer.methods.length < 2 && <p class="ft-hint">{words.oneMethod}</p>}
+      {offer.methods.length < 2 && (
+        <p class="ft-hint">
+          The server decides how it drafts. Choose another server or a local model for the other side; otherwise only
+          sampling differs.
+        </p>
+      )}
       <div class="ft-fields">
         {SIDES.map((side, i) => (
-          <Select
+          <ui.Select
             key={side}
-            label={words.sides[side]}
-            name={`${side}-method`}
-            value={sides[i].method}
-            options={offered[i].methods.map((each) => ({ value: each.name, label: titleOf(each) }))}
-            onChange={(method) => change(i, { method })}
+            label={TITLES[side]}
+            {...detail(i, "method")}
+            options={offered[i].methods.map((each) => ({ id: each.name, label: titleOf(each) }))}
           />
         ))}
-        <Select
-          label={words.prompts}
+        <ui.Select
+          label="Prompts"
           {...field("source")}
           options={[
-            { value: "prompt", label: words.one },
-            { value: "chats", label: words.chats(offer.chats), disabled: !offer.chats },
-            { value: "set", label: words.set(offer.set) },
+            { id: "prompt", label: "This prompt" },
+            { id: "chats", label: ownPrompts(offer.chats), disabled: !offer.chats },
+            { id: "set", label: `Included set (${offer.set} prompts)` },
           ]}
         />
       </div>
-      {source === "prompt" && <TextInput {...field("prompt")} lines={2} aria-label={words.prompt} />}
+      {source === "prompt" && <ui.TextInput {...field("prompt")} lines={2} aria-label="Prompt" />}
       <div class="ft-row">
-        <Button kind="primary" type="submit" text={words.start} data-act="start" disabled={running} />
-        <span class="ft-hint">{words.startHint}</span>
+        <ui.Button kind="primary" type="submit" text="Start" data-act="start" disabled={running} />
+        <span class="ft-hint">
+          Each side warms up once, then both run five times, one at a time, each with an empty cache.
+        </span>
       </div>
       {/* What is said of an address comes below the button, which must not move under a press. */}
-      <Disclosure summary={words.more} remember="race.more">
+      <ui.Disclosure summary="More options" remember="race.more">
         <div class="race-sides">
           {SIDES.map((side, i) => (
             <fieldset key={side} class="race-side ft-stack ft-gap-3" data-side={side}>
-              <legend>{words.sides[side]}</legend>
+              <legend>{TITLES[side]}</legend>
               {side === "base" && (
                 <Place
                   offer={offer}
                   place={place}
-                  listed={listed}
                   told={there}
                   onMove={move}
                   onDone={() => setTyping(false)}
@@ -165,84 +164,65 @@ export function RaceForm({ offer, choices, choose, running, onStart }: RaceFormP
                   }}
                 />
               )}
-              <Details
-                side={side}
-                value={sides[i]}
-                rules={offered[i].rules}
-                deepest={offer.deepest}
-                onChange={(changes) => change(i, changes)}
-              />
+              <div class="ft-fields">
+                <ui.Select
+                  label="Depth"
+                  {...detail(i, "depth")}
+                  disabled={WITHOUT_DEPTH.includes(sides[i].method)}
+                  options={depths}
+                />
+                <ui.Select label="Acceptance" {...detail(i, "rule")} options={offered[i].rules} />
+                <ui.NumberInput label="Temperature" {...detail(i, "temperature")} min={0} max={5} step="any" />
+              </div>
             </fieldset>
           ))}
         </div>
         <div class="ft-fields">
-          <NumberInput label={words.max} {...field("max_tokens")} min={1} step={1} />
-          <NumberInput label={words.seed} {...field("seed")} step={1} placeholder={words.seedHint} />
+          <ui.NumberInput label="Max tokens" {...field("max_tokens")} min={1} step={1} />
+          <ui.NumberInput label="Seed" {...field("seed")} step={1} placeholder="Empty = random" />
         </div>
-      </Disclosure>
-    </Form>
+      </ui.Disclosure>
+    </ui.Form>
   );
 }
 
-// What the base runs on.
+// What the base runs on; `told` is what is known of that.
 type PlaceProps = {
   offer: Offer;
   place: string | null;
-  listed: boolean;
   told: { told: string; error: string };
   onMove: (place: string | null) => void;
   onType: (text: string) => void;
   onDone: () => void;
 };
-function Place({ offer, place, listed, told, onMove, onType, onDone }: PlaceProps) {
+function Place({ offer, place, told, onMove, onType, onDone }: PlaceProps) {
+  const listed = offer.places.some(({ id }) => id === place);
   const value = place === null ? "" : listed ? place : ELSEWHERE;
-  const options = [
-    { value: "", label: words.onLoaded(offer.loaded ?? "") },
-    ...offer.places.map(({ id, name }) => ({ value: id, label: name })),
-    { value: ELSEWHERE, label: words.elsewhere },
-  ];
   return (
     <div class="race-place ft-stack">
-      <Select
-        label={words.runsOn}
+      <ui.Select
+        label="Runs on"
         name="place"
         value={value}
-        options={options}
+        options={[
+          { id: "", label: `Loaded model: ${offer.loaded}` },
+          ...offer.places.map(({ id, name }) => ({ id, label: name })),
+          { id: ELSEWHERE, label: "Other server or model …" },
+        ]}
         onChange={(chosen) => onMove(chosen === "" ? null : chosen === ELSEWHERE ? "" : chosen)}
       />
       {value === ELSEWHERE && (
-        <TextInput
-          label={words.address}
+        <ui.TextInput
+          label="Address or model"
           name="address"
           value={place ?? ""}
-          placeholder={words.addressHint}
+          placeholder="http://HOST:PORT#MODEL, or MODEL::DRAFT"
           onChange={onType}
           onDone={onDone}
         />
       )}
-      {told.told && <Status text={told.told} />}
-      <ErrorNote text={told.error} />
-    </div>
-  );
-}
-
-type DetailsProps = {
-  side: string;
-  value: SideChoice;
-  rules: string[];
-  deepest: number;
-  onChange: (changes: Partial<SideChoice>) => void;
-};
-function Details({ side, value, rules, deepest, onChange }: DetailsProps) {
-  const depths = ["auto", ...Array.from({ length: deepest }, (_, i) => String(i + 1))];
-  const withoutDepth = WITHOUT_DEPTH.includes(value.method);
-  const bind = bound(value, onChange);
-  const field = <Name extends keyof SideChoice>(name: Name) => ({ ...bind(name), name: `${side}-${name}` });
-  return (
-    <div class="ft-fields">
-      <Select label={words.depth} {...field("depth")} disabled={withoutDepth} options={depths} />
-      <Select label={words.rule} {...field("rule")} options={rules} />
-      <NumberInput label={words.temperature} {...field("temperature")} min={0} max={5} step="any" />
+      {told.told && <ui.Status text={told.told} />}
+      <ui.ErrorNote text={told.error} />
     </div>
   );
 }

@@ -62,12 +62,7 @@ def methods_of(capabilities: Capabilities) -> list[View]:
     """Return the proposers, plain decoding first."""
     found = sorted(capabilities.proposers, key=lambda one: one.name != PLAIN)
     return [
-        {
-            "name": one.name,
-            "title": method_title(one.name),
-            "about": one.about,
-            "depth": one.depth,
-        }
+        {"name": one.name, "title": method_title(one.name), "about": one.about, "depth": one.depth}
         for one in found
     ]
 

@@ -3,11 +3,12 @@
 import { useEffect } from "preact/hooks";
 import { ErrorNote, Linked, PageFrame, register } from "../../shared/components";
 import { UnderWay, useChoices, useMeasurement, useProposal } from "../../shared/measurement";
+import { speed } from "../../shared/format";
+import { ReplyBody } from "../../shared/reply_body";
+import type { Stats } from "../../shared/figures/figures";
 import { RaceForm, proposed } from "./form";
-import { Lanes } from "./lanes";
 import { Result } from "./result";
 import { FRESH, SIDES, take, type Race } from "./state";
-import { words } from "./words";
 
 function RacePage() {
   const { offer, state: race, stats, running, error, start, stop } = useMeasurement("race", FRESH, take);
@@ -37,7 +38,9 @@ function RacePage() {
   const nothing = ended === false && typeof race?.standing?.median !== "number";
   const replayed = !running && race?.played?.every(({ rounds }) => rounds.length);
   return (
-    <PageFrame title={words.title} intro={words.intro}>
+    <PageFrame
+      title="Race"
+      intro="Compares two setups on the same prompts, alternating the order. A winner is named only when the runs agree.">
       {choices ? (
         <RaceForm
           offer={offer}
@@ -52,17 +55,17 @@ function RacePage() {
       ) : (
         offer && (
           <p class="ft-panel ft-stack ft-gap-3 ft-hint race-form">
-            <Linked text={words.noModel} />
+            <Linked text="No model is loaded. Load one on the Models page." />
           </p>
         )
       )}
-      <ErrorNote text={error || (nothing ? words.stoppedEarly : "")} />
+      <ErrorNote text={error || (nothing ? "Stopped before the first run was finished." : "")} />
       {running && race && <Progress race={race} onStop={stop} />}
       <p class="sr-only" role="status">
         {ended === null || nothing ? "" : verdict}
       </p>
       {race && race.notes.length > 0 && (
-        <ul class="ft-hint race-notes" aria-label={words.notes}>
+        <ul class="ft-hint race-notes" aria-label="About this race">
           {race.notes.map((note) => (
             <li key={note}>{note}</li>
           ))}
@@ -81,13 +84,42 @@ function Progress({ race, onStop }: { race: Race; onStop: () => void }) {
   const name = run ? names[SIDES.indexOf(run.side)] : "";
   const text = run
     ? run.pair === null
-      ? words.warming(name)
-      : words.running(run.pair + 1, run.of, name)
+      ? `Warming up: ${name}`
+      : `Run ${run.pair + 1} of ${run.of}: ${name}`
     : opening
-      ? words.opening(opening.said)
+      ? `Loading the baseline: ${opening.said}`
       : "";
   const share = run ? run.done / run.total : (opening?.done ?? null);
-  return <UnderWay name={words.form} text={text} share={share} stop={words.stop} onStop={onStop} />;
+  return <UnderWay name="Race" text={text} share={share} stop="Stop" onStop={onStop} />;
+}
+
+const STATES = { waiting: "waiting", warm: "warming up", writes: "writing", done: "done", cut: "stopped" };
+const scrollToEnd = ({ parentElement: frame }: HTMLElement) => frame && (frame.scrollTop = frame.scrollHeight);
+
+// Both sides of a race while they write: name, speed and reply.
+function Lanes({ race, stats }: { race: Race; stats: Record<string, Stats> | null }) {
+  return (
+    <div class="race-lanes">
+      {SIDES.map((side, i) => {
+        const { state, replies } = race.lanes[side];
+        return (
+          <section key={side} class="race-lane ft-box" data-lane={side} data-state={state}>
+            <header class="ft-row">
+              <h3>{race.names[i]}</h3>
+              <span class="ft-hint">{STATES[state]}</span>
+              <b class="lane-speed">{speed(stats?.[side]?.tokens_per_s)}</b>
+              <span class="ft-hint">tokens/s</span>
+            </header>
+            <div class="lane-text ft-stack" tabIndex={0} role="group" aria-label={race.names[i]}>
+              {replies.map((reply, turn) => (
+                <ReplyBody key={`${race.run?.pair} ${turn}`} reply={reply} onDrawn={scrollToEnd} />
+              ))}
+            </div>
+          </section>
+        );
+      })}
+    </div>
+  );
 }
 
 register("race", RacePage);

@@ -2,8 +2,10 @@
 
 import { Reply } from "../../shared/reply";
 import type { Round } from "../../shared/replay/timeline";
-import type { Found } from "./chart";
 import type { Played } from "./result";
+
+// What the runs show.
+export type Found = { median: number; low: number; high: number; favours: number };
 
 type Side = "base" | "rival";
 export const SIDES = ["base", "rival"] as const;

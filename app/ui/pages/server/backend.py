@@ -6,7 +6,6 @@ Mistakes of users raise ``ForetokenError``, whose text the page shows.
 from __future__ import annotations
 
 from app.runtime import Runtime
-from app.ui import words
 from app.ui.endpoints import endpoint
 from app.ui.rounds.view import View, shorten
 from app.web.listen import is_loopback
@@ -92,7 +91,7 @@ def show_request(asked: LoggedRequest) -> View:
         "number": asked.number,
         "at": asked.at,
         "seconds": shorten(asked.seconds),
-        "address": words.THIS_MACHINE if here else asked.address,
+        "address": "this machine" if here else asked.address,
         "agent": asked.agent,
         "path": asked.path,
         "model": asked.model,

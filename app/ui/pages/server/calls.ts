@@ -6,7 +6,16 @@ const QUESTION = "What is speculative decoding?";
 const inShell = (text: string) => `'${text.replaceAll("'", "'\\''")}'`;
 const inPowerShell = (text: string) => `'${text.replaceAll("'", "''")}'`;
 
-// Returns the calls by name: curl, powershell, python, javascript, claude.
+// Their names, and what each needs.
+export const LANGUAGES: Record<string, [title: string, hint: string]> = {
+  curl: ["curl", "Linux and macOS"],
+  powershell: ["PowerShell", "Windows"],
+  python: ["Python", "Needs the package openai"],
+  javascript: ["JavaScript", "Save as call.mjs and run with Node"],
+  claude: ["Claude Code", "Linux and macOS. Needs a model that can call tools, and a long context"],
+};
+
+// Returns the call in each of `LANGUAGES`.
 // `base` ends with /v1; without a key none is sent.
 type CallsProps = { base: string; model: string; key: string | null };
 export function calls({ base, model, key }: CallsProps): Record<string, string> {

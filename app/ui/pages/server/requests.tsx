@@ -4,10 +4,13 @@ import { useEffect, useState } from "preact/hooks";
 import { Button, ErrorNote, Table, useServer } from "../../shared/components";
 import { percent, seconds, speed } from "../../shared/format";
 import { answered } from "../../shared/frame/server";
-import { words } from "./words";
 
 const PERIOD = 250; // ms between two questions
 const AWAY = 2000; // ms until the next question if the app does not answer
+
+const COLUMNS = ["Time", "From", "Endpoint", "Method", "Tokens", "Tokens/s", "Accepted", "State"];
+const STAGES = { arrived: "received", length: "token limit" } as Record<string, string>; // others are told by their names
+const LOOKS = { running: "good", done: "good", refused: "bad", failed: "bad" } as Record<string, string>;
 
 // What `show_request` of the backend returns; times in seconds.
 interface Request {
@@ -19,7 +22,7 @@ interface Request {
   path: string;
   model: string;
   method: string;
-  stage: keyof typeof words.stages;
+  stage: string;
   ended: boolean;
   message: string; // why it was refused or failed
   prompt_tokens: number;
@@ -29,17 +32,19 @@ interface Request {
 }
 
 type Log = { version: number; rows: Map<number, Request> };
+type Changes = { version: number; numbers: number[]; requests: Request[] }; // `numbers`: all that are still kept
 
 export function Requests({ shown }: { shown: boolean }) {
   const { ask, error } = useServer();
   const { rows } = useLog(shown);
   const newest = [...rows.values()].sort((one, other) => other.number - one.number);
-  if (!newest.length) return <p class="ft-hint">{words.noRequests}</p>;
+  if (!newest.length)
+    return <p class="ft-hint">No requests yet. They appear here live; their contents are not stored.</p>;
   return (
     <>
       <ErrorNote text={error} />
-      <div class="ft-scroll" tabIndex={0} role="group" aria-label={words.requests}>
-        <Table class="requests" columns={words.columns}>
+      <div class="ft-scroll" tabIndex={0} role="group" aria-label="Requests">
+        <Table class="requests" columns={COLUMNS}>
           {newest.map((each) => (
             <Row key={each.number} request={each} onCancel={() => ask("cancel_request", { number: each.number })} />
           ))}
@@ -71,26 +76,19 @@ function useLog(shown: boolean) {
   return log;
 }
 
-// `numbers` are all requests that are still kept.
-function merged(
-  before: Log,
-  { version, numbers, requests }: { version: number; numbers: number[]; requests: Request[] },
-): Log {
+function merged(before: Log, { version, numbers, requests }: Changes): Log {
   const known = version < before.version ? new Map() : new Map(before.rows); // else the app was restarted
   for (const request of requests) known.set(request.number, request);
   return { version, rows: new Map(numbers.filter((each) => known.has(each)).map((each) => [each, known.get(each)])) };
 }
 
-const LOOKS: Record<string, string> = { running: "good", done: "good", refused: "bad", failed: "bad" };
-
-const clock = (at: number) => new Date(1000 * at).toLocaleTimeString();
-
 function Row({ request, onCancel }: { request: Request; onCancel: () => void }) {
   const { prompt_tokens: prompt, completion_tokens: reply } = request;
+  const at = new Date(1000 * request.at).toLocaleTimeString();
   return (
     <tbody data-request={request.number} data-stage={request.stage}>
       <tr>
-        <td>{clock(request.at)}</td>
+        <td>{at}</td>
         <td data-cell="from">
           {request.address}
           <span class="ft-hint" title={request.agent}>
@@ -102,23 +100,23 @@ function Row({ request, onCancel }: { request: Request; onCancel: () => void }) 
           <span class="ft-hint">{request.path}</span>
         </td>
         <td data-cell="method">{request.method || "–"}</td>
-        <td data-cell="tokens">{prompt || reply ? words.tokens(prompt, reply) : "–"}</td>
+        <td data-cell="tokens">{prompt || reply ? `${prompt} → ${reply}` : "–"}</td>
         <td data-cell="speed">{speed(request.tokens_per_s)}</td>
         <td data-cell="accepted">{percent(request.acceptance_rate)}</td>
         <td>
-          <span class={`stage tag ${LOOKS[request.stage] ?? ""}`}>{words.stages[request.stage]}</span>
+          <span class={`stage tag ${LOOKS[request.stage] ?? ""}`}>{STAGES[request.stage] ?? request.stage}</span>
           {request.ended ? (
             <span class="ft-hint">{seconds(request.seconds)}</span>
           ) : (
-            <Button kind="link" data-act="cancel" aria-label={words.cancelOf(clock(request.at))} onClick={onCancel}>
-              {words.cancel}
+            <Button kind="link" aria-label={`Cancel the request from ${at}`} data-act="cancel" onClick={onCancel}>
+              Cancel
             </Button>
           )}
         </td>
       </tr>
       {request.message && (
         <tr>
-          <td class="why" colSpan={words.columns.length}>
+          <td class="why" colSpan={COLUMNS.length}>
             {request.message}
           </td>
         </tr>

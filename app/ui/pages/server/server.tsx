@@ -1,26 +1,12 @@
-// The Server page: the API's switch, examples, requests, and access.
+// The Server page: the API's switch, examples, requests, and access by a key and from websites.
 
-import { useEffect, useState } from "preact/hooks";
-import {
-  CopyButton,
-  ErrorNote,
-  PageFrame,
-  Panel,
-  register,
-  Toggle,
-  useBack,
-  usePage,
-  useServer,
-  Copyable,
-  Tabs,
-} from "../../shared/components";
-import { Access } from "./access";
+import { useState } from "preact/hooks";
+import * as ui from "../../shared/components";
 import { Requests } from "./requests";
-import { words } from "./words";
-import { calls } from "./calls";
+import { calls, LANGUAGES } from "./calls";
 
 // What ServerBackend.api_state answers.
-export interface ApiState {
+interface ApiState {
   on: boolean;
   key: string | null; // null if requests need none
   key_given: boolean; // it was given on the command line
@@ -30,56 +16,65 @@ export interface ApiState {
 }
 
 // Calls an endpoint; returns whether it succeeded.
-export type Change = (name: string, data?: object) => Promise<boolean>;
+type Act = (name: string, data?: object) => Promise<boolean>;
+
+const ENDPOINTS = [
+  ["GET", "/v1/models", "List models"],
+  ["POST", "/v1/chat/completions", "Chat, streaming or not"],
+  ["POST", "/v1/completions", "Text completion"],
+  ["POST", "/v1/responses", "OpenAI's Responses API, text only"],
+  ["POST", "/v1/messages", "Anthropic's Messages API; also /v1/messages/count_tokens"],
+  ["POST", "/v1/embeddings", "Embeddings, by an embedding model; also /v1/rerank"],
+  ["POST", "/tokenize", "Tokens and templates, as in llama.cpp; also /infill and others"],
+  ["POST", "/api/chat", "Ollama's protocol; also /api/generate, /api/tags and others"],
+];
 
 function ServerPage() {
-  const shown = usePage() === "server";
-  const { ask, error } = useServer();
-  const [state, setState] = useState<ApiState | null>(null);
+  const shown = ui.usePage() === "server";
+  const { act, answer: state, error } = ui.useAnswer<ApiState>("api_state", shown);
   const [open, setOpen] = useState(false); // the key is shown
-  const change: Change = async (name, data = {}) => {
-    const answer = await ask(name, data);
-    if (answer) setState(answer);
-    return Boolean(answer);
-  };
-  // Another page may have loaded a model meanwhile.
-  useEffect(() => void (shown && change("api_state")), [shown]);
-  useBack(() => void change("api_state"));
   const base = `${location.origin}/v1`;
   return (
-    <PageFrame title={words.title} intro={words.intro}>
+    <ui.PageFrame title="Server" intro="Use the loaded model from other programs, with the same drafting.">
       {state && (
-        <Panel class="api-switch">
-          <Toggle
-            label={words.endpoint}
-            hint={words.offHint}
+        <ui.Panel class="api-switch">
+          <ui.Toggle
+            label="OpenAI-compatible endpoint"
+            hint="When off, every address under /v1 and /api returns 404."
             value={state.on}
-            onChange={(on) => change("set_api", { on })}
+            onChange={(on) => act("set_api", { on })}
           />
           <dl class="address ft-row">
-            <Fact name={words.address}>
-              <code>{base}</code> <CopyButton text={base} />
-            </Fact>
-            <Fact name={words.model}>{state.model ? <code>{state.model}</code> : words.noModel}</Fact>
+            <div>
+              <dt class="ft-hint">Address</dt>
+              <dd>
+                <code>{base}</code> <ui.CopyButton text={base} />
+              </dd>
+            </div>
+            <div>
+              <dt class="ft-hint">Model</dt>
+              <dd>{state.model ? <code>{state.model}</code> : "No model is loaded"}</dd>
+            </div>
           </dl>
-        </Panel>
+        </ui.Panel>
       )}
-      <ErrorNote text={error} />
+      <ui.ErrorNote text={error} />
       {state && (
         <>
-          <Panel title={words.examples}>
+          <ui.Panel title="Examples">
             <Examples base={base} model={state.model ?? "pip"} apiKey={state.key} open={open} />
-          </Panel>
-          <Panel title={words.requests}>
+          </ui.Panel>
+          <ui.Panel title="Requests">
             <Requests shown={shown} />
-          </Panel>
-          <Panel title={words.access}>
-            <Access state={state} change={change} open={open} onOpen={setOpen} />
-          </Panel>
-          <Panel title={words.endpoints}>
+          </ui.Panel>
+          <ui.Panel title="Access">
+            <Key state={state} act={act} open={open} onOpen={setOpen} />
+            <Origins origins={state.origins} act={act} />
+          </ui.Panel>
+          <ui.Panel title="Endpoints">
             <table class="ft-table endpoints">
               <tbody>
-                {words.endpointList.map(([method, path, what]) => (
+                {ENDPOINTS.map(([method, path, what]) => (
                   <tr key={path}>
                     <td>
                       <code>{method}</code>
@@ -92,29 +87,22 @@ function ServerPage() {
                 ))}
               </tbody>
             </table>
-          </Panel>
+          </ui.Panel>
         </>
       )}
-    </PageFrame>
+    </ui.PageFrame>
   );
 }
-
-const Fact = ({ name, children }: { name: string; children: import("preact").ComponentChildren }) => (
-  <div>
-    <dt class="ft-hint">{name}</dt>
-    <dd>{children}</dd>
-  </div>
-);
 
 const STORED = "foretoken.snippet"; // the tab that was opened last
 const HIDDEN = "•".repeat(12); // is shown for a key
 
 // The key is copied, and shown only if `open`.
 type ExamplesProps = { base: string; model: string; apiKey: string | null; open: boolean };
-export function Examples({ base, model, apiKey, open }: ExamplesProps) {
+function Examples({ base, model, apiKey, open }: ExamplesProps) {
   const [tab, setTab] = useState(() => {
     const stored = localStorage.getItem(STORED) ?? "";
-    return stored in words.calls ? stored : navigator.platform.startsWith("Win") ? "powershell" : "curl";
+    return stored in LANGUAGES ? stored : navigator.platform.startsWith("Win") ? "powershell" : "curl";
   });
   const show = (name: string) => {
     localStorage.setItem(STORED, name);
@@ -122,12 +110,92 @@ export function Examples({ base, model, apiKey, open }: ExamplesProps) {
   };
   const copied = calls({ base, model, key: apiKey });
   const seen = calls({ base, model, key: apiKey && !open ? HIDDEN : apiKey });
-  const tabs = Object.entries(words.calls).map(([id, { title, hint }]) => ({
+  const tabs = Object.entries(LANGUAGES).map(([id, [title, hint]]) => ({
     id,
     title,
-    pane: <Copyable title={hint} code={copied[id]} shown={seen[id]} />,
+    pane: <ui.Copyable title={hint} code={copied[id]} shown={seen[id]} />,
   }));
-  return <Tabs name="call" label={words.examples} tabs={tabs} shown={tab} onShow={show} />;
+  return <ui.Tabs name="call" label="Examples" tabs={tabs} shown={tab} onShow={show} />;
 }
 
-register("server", ServerPage);
+type KeyProps = { state: ApiState; act: Act; open: boolean; onOpen: (open: boolean) => void };
+function Key({ state, act, open, onOpen }: KeyProps) {
+  const { key, key_given: given, needs_key: needed } = state;
+  const required = given ? "Required. It was set on the command line." : "Required.";
+  const free = needed
+    ? "Required, because other machines can reach this one. Set a key, or start with --api-key-file."
+    : "Not required: only this machine can reach the server.";
+  return (
+    <>
+      <h3>API key</h3>
+      <div class="ft-row" data-access="key">
+        <span>{key ? required : free}</span>
+        {key && open && <code>{key}</code>}
+        {key && (
+          <ui.Button kind="link" text={open ? "Hide" : "Show"} data-act="show-key" onClick={() => onOpen(!open)} />
+        )}
+        {key && <ui.CopyButton text={key} />}
+        {!given && (
+          <ui.Button kind="link" data-act="make-key" onClick={() => act("make_key")}>
+            {key ? "Generate a new one" : "Generate"}
+          </ui.Button>
+        )}
+        {key && !given && !needed && (
+          <ui.Button kind="link" data-act="remove-key" aria-label="Remove the key" onClick={() => act("remove_key")}>
+            Remove
+          </ui.Button>
+        )}
+      </div>
+      {!given && <Adding name="key" label="Your own key" button="Set key" onAdd={(key) => act("set_key", { key })} />}
+    </>
+  );
+}
+
+function Origins({ origins, act }: { origins: ApiState["origins"]; act: Act }) {
+  const allow = (origin: string) => act("allow_origin", { origin });
+  const forbid = (origin: string) => act("forbid_origin", { origin });
+  return (
+    <>
+      <h3>Allowed websites (CORS)</h3>
+      <p class="ft-hint">Pages of these websites may call the API from a browser.</p>
+      {origins.length > 0 && (
+        <ul class="origins ft-list ft-stack">
+          {origins.map(([origin, given]) => (
+            <li key={origin} class="ft-row">
+              <code>{origin}</code>
+              {given ? (
+                <span class="ft-hint">set on the command line</span>
+              ) : (
+                <ui.Button kind="link" data-act="forbid" aria-label={`Remove ${origin}`} onClick={() => forbid(origin)}>
+                  Remove
+                </ui.Button>
+              )}
+            </li>
+          ))}
+        </ul>
+      )}
+      <Adding name="origin" label="Website" placeholder="http://localhost:3000" button="Allow" onAdd={allow} />
+    </>
+  );
+}
+
+// A line of text with a button; it is emptied once its text was taken.
+type AddingProps = {
+  name: string;
+  label: string;
+  placeholder?: string;
+  button: string;
+  onAdd: (text: string) => Promise<boolean>;
+};
+function Adding({ name, label, placeholder, button, onAdd }: AddingProps) {
+  const [text, setText] = useState("");
+  const submit = async () => void ((await onAdd(text)) && setText(""));
+  return (
+    <ui.Form class="access-form ft-row" data-form={name} onSubmit={submit}>
+      <ui.TextInput label={label} value={text} onChange={setText} placeholder={placeholder} />
+      <ui.Button type="submit" text={button} />
+    </ui.Form>
+  );
+}
+
+ui.register("server", ServerPage);

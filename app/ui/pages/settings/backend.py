@@ -74,7 +74,10 @@ class SettingsBackend:
         """Store another ``value`` for the setting ``name``. Raises ForetokenError."""
         name, value = str(data["name"]), data["value"]
         if self._stated(name):
-            raise InvalidRequest(name, words.SETTING_FIXED)
+            raise InvalidRequest(
+                name,
+                "This is set on the command line. Start Foretoken without that option to change it here.",
+            )
         if name == START:
             changes = self._started_with(str(value))
         elif name in COMPUTING:
@@ -156,12 +159,14 @@ class SettingsBackend:
     def _models_moved(self) -> bool:
         return self.runtime.models != self.runtime.data_dir / "models"
 
-    @local_endpoint(words.NOT_ON_THIS_SCREEN)
+    @local_endpoint(
+        "Foretoken runs on another machine and can open folders only there. Copy the path instead."
+    )
     def open_folder(self, data: View) -> bool:
         """Show a folder in this machine's file manager. Raises InvalidRequest."""
         path = self.data.folders.get(str(data["name"]))
         if path is None or not path.is_dir() or typer.launch(str(path)):
-            raise InvalidRequest("folder", words.NO_FILE_MANAGER)
+            raise InvalidRequest("folder", "No file manager found. Copy the path instead.")
         return True
 
     # ---- the user's data
@@ -178,7 +183,10 @@ class SettingsBackend:
     def forget(self, data: View | None = None) -> View:
         """Delete the user's data for good. Raises ForetokenError."""
         if self.chat.live_replies.stop_all():
-            raise InvalidRequest("chat", words.STILL_WRITING)
+            raise InvalidRequest(
+                "chat",
+                "A reply could not be stopped, so nothing was deleted. Wait until it ends and try again.",
+            )
         try:
             self.data.forget()
         except OSError as error:

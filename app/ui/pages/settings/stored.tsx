@@ -5,54 +5,66 @@ import { Button, CopyButton, ErrorNote, PageLink, Panel, useAnswer, useServer } 
 import { toClipboard } from "../../shared/browser";
 import { drafts } from "../../shared/form/drafts";
 import { status } from "../../shared/frame/status";
-import { words } from "./words";
+import { several } from "../../shared/format";
 
-type Folder = { name: keyof typeof words.folderNames; path: string; size: string; there: boolean };
+type Folder = { name: keyof typeof FOLDERS; path: string; size: string; there: boolean };
 
 // `moved`: what chose it.
 type FoldersView = { folders: Folder[]; free: string; moved: Record<string, string | null> };
 
+const FOLDERS = {
+  data: ["Chats and settings", "Change with --data-dir."],
+  models: ["Downloaded models", "Change with the variable FORETOKEN_MODELS."],
+  cache: ["Compiled kernels", "Safe to delete."],
+  hub: ["Hugging Face cache", "Shared with other programs."],
+};
+
 export function Folders({ shown }: { shown: boolean }) {
-  const { ask, answer, error } = useAnswer("folders", shown);
-  const view: FoldersView | null = answer;
+  const { ask, answer: view, error } = useAnswer<FoldersView>("folders", shown);
   return (
-    <Panel title={words.folders} data-part="folders">
+    <Panel title="Folders" data-part="folders">
       <ErrorNote text={error} />
-      {!view && !error && <p class="ft-hint">{words.measuring}</p>}
+      {!view && !error && <p class="ft-hint">Measuring …</p>}
       {view && (
         <ul class="places ft-list">
-          {view.folders.map(({ name, path, size, there }) => (
-            <li key={name} data-place={name}>
-              <div>
-                <b>{words.folderNames[name]}</b> <span class="ft-hint">{there ? size : words.absent}</span>{" "}
-                {name === "models" && <PageLink page="models">{words.toModels}</PageLink>}
-              </div>
-              <code>{path}</code>
-              <span class="ft-hint">
-                {view.moved[name] ? words.moved(view.moved[name]) : words.folderHints[name]}
-                {name === "models" && ` ${words.free(view.free)}`}
-              </span>
-              <div class="ft-row">
-                <CopyButton text={path} label={words.copyPath(words.folderNames[name])} />
-                <Button
-                  kind="link"
-                  disabled={!there}
-                  aria-label={words.openNamed(words.folderNames[name])}
-                  onClick={() => ask("open_folder", { name })}>
-                  {words.open}
-                </Button>
-              </div>
-            </li>
-          ))}
+          {view.folders.map(({ name, path, size, there }) => {
+            const [label, hint] = FOLDERS[name];
+            return (
+              <li key={name} data-place={name}>
+                <div>
+                  <b>{label}</b> <span class="ft-hint">{there ? size : "not created yet"}</span>{" "}
+                  {name === "models" && <PageLink page="models">Manage downloads</PageLink>}
+                </div>
+                <code>{path}</code>
+                <span class="ft-hint">
+                  {view.moved[name] ? `Set by ${view.moved[name]}.` : hint}
+                  {name === "models" && ` ${view.free} free on this disk.`}
+                </span>
+                <div class="ft-row">
+                  <CopyButton text={path} label={`Copy the path of ${label}`} />
+                  <Button
+                    kind="link"
+                    text="Open"
+                    aria-label={`Open ${label}`}
+                    disabled={!there}
+                    onClick={() => ask("open_folder", { name })}
+                  />
+                </div>
+              </li>
+            );
+          })}
         </ul>
       )}
     </Panel>
   );
 }
 
+// Sizes as text.
+type UserData = { chats: number; chat_bytes: string; remembered_bytes: string; recorded_bytes: string };
+
 // Deletes the chat history, after a question.
 export function History({ shown }: { shown: boolean }) {
-  const { ask, answer: data, setAnswer: setData, error } = useAnswer("asked", shown);
+  const { ask, answer: data, setAnswer: setData, error } = useAnswer<UserData>("asked", shown);
   const [asked, setAsked] = useState(false);
   const [deleted, setDeleted] = useState<{ held: boolean } | null>(null); // held: in memory
   const first = useRef<HTMLButtonElement>(null);
@@ -78,27 +90,31 @@ export function History({ shown }: { shown: boolean }) {
     status.refresh();
   };
   return (
-    <Panel title={words.history} data-part="history">
-      {data && <p>{words.historyInfo(data)}</p>}
-      <p class="ft-hint">{words.historyStays}</p>
+    <Panel title="Delete chat history" data-part="history">
+      {data && (
+        <p>
+          Deletes {several(data.chats, "chat")} ({data.chat_bytes}), past replies used for drafting (
+          {data.remembered_bytes}), training recordings ({data.recorded_bytes}), and unsent messages in this browser.
+        </p>
+      )}
+      <p class="ft-hint">Settings, system prompts, models and trained drafters stay, and so do files you exported.</p>
       <ErrorNote text={error} />
       <div class="ft-row">
-        {asked && <Button key="no" ref={first} text={words.cancel} onClick={() => turn(false)} />}
+        {asked && <Button key="no" ref={first} text="Cancel" onClick={() => turn(false)} />}
         {asked ? (
-          <Button key="sure" kind="danger" text={words.deleteSure} data-act="forget-sure" onClick={forget} />
+          <Button key="sure" kind="danger" text="Delete permanently" data-act="forget-sure" onClick={forget} />
         ) : (
-          <Button key="ask" ref={first} kind="danger" data-act="forget" onClick={() => turn(true)}>
-            {words.delete}
-          </Button>
+          <Button key="ask" ref={first} kind="danger" text="Delete…" data-act="forget" onClick={() => turn(true)} />
         )}
       </div>
       <div role="status">
         {deleted && (
           <div class="reload ft-row ft-box">
             <span>
-              {words.deleted} {deleted.held && words.held}
+              Chat history deleted.{" "}
+              {deleted.held && "The loaded model may still reuse old text from memory until you reload it."}
             </span>
-            {deleted.held && <Button small text={words.reloadNow} onClick={reload} />}
+            {deleted.held && <Button small text="Reload now" onClick={reload} />}
           </div>
         )}
       </div>
@@ -118,19 +134,15 @@ export function Diagnostics() {
   };
   const show = async () => setText(text ? "" : await report());
   return (
-    <Panel title={words.diagnostics} data-part="diagnostics">
-      <p class="ft-hint">{words.diagnosticsHint}</p>
+    <Panel title="Diagnostics" data-part="diagnostics">
+      <p class="ft-hint">For bug reports. Contains no chats and no keys.</p>
       <ErrorNote text={error} />
       <div class="ft-row">
-        <Button data-act="copy-diagnostics" onClick={copy}>
-          {copied ? words.diagnosticsCopied : words.copyDiagnostics}
-        </Button>
-        <Button kind="quiet" data-act="show-diagnostics" onClick={show}>
-          {text ? words.hideDiagnostics : words.showDiagnostics}
-        </Button>
+        <Button text={copied ? "Copied" : "Copy"} data-act="copy-diagnostics" onClick={copy} />
+        <Button kind="quiet" text={text ? "Hide" : "Show"} data-act="show-diagnostics" onClick={show} />
       </div>
       {text && (
-        <pre class="report ft-pre" tabIndex={0} aria-label={words.diagnostics}>
+        <pre class="report ft-pre" tabIndex={0} aria-label="Diagnostics">
           {text}
         </pre>
       )}

@@ -64,14 +64,13 @@ class TrainBackend:
 
     @endpoint
     def training(self, data: View | None = None) -> View:
-        """Return the run to show, if any."""
+        """Return the ``run`` to show, if any."""
         status = self._trainings.status()
         if status is None:
-            return {"run": None, "error": None}
-        if status.state is not State.DONE:
-            return {"run": {**show(status), "pair": None, "race": None}, "error": None}
-        named = self._name_of(status.pair)
-        return {"run": {**show(status), "pair": named, "race": self._race(status)}, "error": None}
+            return {"run": None}
+        done = status.state is State.DONE
+        pair, race = (self._name_of(status.pair), self._race(status)) if done else (None, None)
+        return {"run": {**show(status), "pair": pair, "race": race}}
 
     def _race(self, status: Status) -> View:
         """Return the race of a finished run: the trained proposer against what drafted before, the
@@ -90,8 +89,9 @@ class TrainBackend:
 
     @endpoint
     def train(self, data: View) -> View:
-        """Start the training that the form describes. The answer says what is wrong with the form."""
-        return self._then(lambda: self._trainings.start(self._options(data)))
+        """Start the training that the form describes. Raises ForetokenError."""
+        self._trainings.start(self._options(data))
+        return self.training()
 
     def _options(self, data: View) -> TrainingOptions:
         """Return the form's options, with the device, step and threads that the app was started with."""
@@ -104,30 +104,33 @@ class TrainBackend:
 
     @endpoint
     def stop_training(self, data: View | None = None) -> View:
-        return self._then(self._trainings.stop)
+        self._trainings.stop()
+        return self.training()
 
     @endpoint
     def resume_training(self, data: View | None = None) -> View:
-        return self._then(self._trainings.resume)
+        self._trainings.resume()
+        return self.training()
 
     @endpoint
     def discard_training(self, data: View | None = None) -> View:
-        return self._then(self._trainings.discard)
+        self._trainings.discard()
+        return self.training()
 
     @endpoint
     def put_training_away(self, data: View | None = None) -> View:
-        return self._then(self._trainings.put_away)
+        self._trainings.put_away()
+        return self.training()
 
     @endpoint
     def open_trained(self, data: View | None = None) -> View:
         """Load the pair of the finished run and draft with the trained drafter; by default a draft model
         of the pair would be used."""
         status = self._trainings.status()
-        if status is None:
-            return self.training()
-        request, kind = self._runtime.request(status.pair), status.run.options.kind
-        use = partial(self._draft_with, kind)
-        return self._then(lambda: self._runtime.loader.start(request, then=use))
+        if status is not None:
+            use = partial(self._draft_with, status.run.options.kind)
+            self._runtime.loader.start(self._runtime.request(status.pair), then=use)
+        return self.training()
 
     # ---- learning from chats
 
@@ -164,13 +167,6 @@ class TrainBackend:
         except OSError as error:
             raise DiskError.at(self._runtime.data_dir, error) from error
         return self.learning()
-
-    def _then(self, act: Callable[[], object]) -> View:
-        try:
-            act()
-        except ForetokenError as error:
-            return {**self.training(), "error": str(error)}
-        return self.training()
 
     def _name_of(self, pair: str) -> str:
         """Return the pair's name. Another process wrote it into the catalog, so read that again."""
@@ -230,11 +226,11 @@ def _options(data: View) -> TrainingOptions:
     try:
         minutes = float(data["minutes"])
     except ValueError as error:
-        raise InvalidRequest("minutes", words.TRAIN_MINUTES) from error
+        raise InvalidRequest("minutes", "Enter a number of minutes.") from error
     prompts = str(data["prompts"])
     if prompts not in (*SHIPPED, CHATS):
         prompts = prompts.strip().strip("\"'")
         if not prompts:
-            raise InvalidRequest("prompts", words.TRAIN_FILE)
+            raise InvalidRequest("prompts", "Enter the path of a prompt file.")
         prompts = str(Path(prompts).expanduser().absolute())
     return TrainingOptions(str(data["target"]), str(data["kind"]), prompts, minutes)

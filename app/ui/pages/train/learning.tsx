@@ -1,50 +1,86 @@
 // What heads learn from chats while the app is idle: the switch, the figures, and the way back.
 
-import { useState } from "preact/hooks";
-import { Button, ErrorNote, Panel, Toggle, useAnswer, useTimer } from "../../shared/components";
+import { Button, ErrorNote, Panel, SureButton, Toggle, useAnswer, useTimer } from "../../shared/components";
+import { count, fixed, several } from "../../shared/format";
 import { Chart } from "./chart";
-import { words } from "./words";
 
-type View = import("./words").LearningView;
-type LearnedHead = import("./words").LearnedHead;
+// What the backend's `learning` returns.
+interface LearnedHead {
+  id: string;
+  name: string; // of the model, and the kind of head
+  used: boolean; // the learned version drafts
+  version: boolean; // there is one
+  replies: number;
+  rounds: number;
+  days: [string, number][]; // ISO date, mean tokens per round
+  trials: number;
+  last: Trial | null;
+  taken: Trial | null;
+}
+interface Trial {
+  at: string;
+  replies: number;
+  tokens: number;
+  before: number; // mean tokens per round on the newest replies
+  after: number;
+  others_before: number; // the same on general prompts
+  others_after: number;
+  taken: boolean;
+}
+type LearningView = { on: boolean; doing: boolean; size: string; heads: LearnedHead[] };
+
+const change = (before: number, after: number) => `${fixed(before)} → ${fixed(after)}`;
+const trialOf = ({ at, replies, tokens, before, after, others_before, others_after }: Trial) =>
+  `${at}, from ${count(replies)} replies (${count(tokens)} tokens): ` +
+  `${change(before, after)} tokens per round on the newest ones, ${change(others_before, others_after)} on general prompts`;
+
+function stateOf({ doing, heads }: LearningView) {
+  if (doing) return "Learning now. A new message interrupts it.";
+  if (!heads.length) return "On. Chat with a model that has such a drafter.";
+  return "On. It learns when nobody has asked for some seconds, after enough new replies.";
+}
+
+function learnedFrom({ replies, rounds, days, last, taken, trials }: LearnedHead) {
+  const span = days.length ? `, ${days[0][0]} to ${days.at(-1)?.[0]}` : "";
+  return [
+    `${count(replies)} stored ${replies === 1 ? "reply" : "replies"}, ${several(rounds, "drafted round")}${span}.`,
+    taken && `Learned ${trialOf(taken)}.`,
+    last && last !== taken && !last.taken && `Last trial not taken: ${trialOf(last)}.`,
+    !trials && "Not tried yet.",
+  ]
+    .filter(Boolean)
+    .join(" ");
+}
 
 const EVERY_MS = 5000; // while it is on: a head may have learned meanwhile
 
 export function Learning({ shown }: { shown: boolean }) {
-  const { ask, answer, setAnswer, error, refresh } = useAnswer("learning", shown);
-  const [sure, setSure] = useState(false); // asked whether to delete
-  const view: View | null = answer;
+  const { act, answer: view, error, refresh } = useAnswer<LearningView>("learning", shown);
   useTimer(shown && view?.on && EVERY_MS, () => void refresh(), [shown, view]);
   if (!view) return <ErrorNote text={error} />;
-  const act = async (name: string, data = {}) => setAnswer((await ask(name, data)) ?? { ...view });
-  const forget = () => {
-    setSure(false);
-    void act("forget_learned");
-  };
   return (
-    <Panel title={words.learnTitle} class="training" data-part="learning">
+    <Panel title="Learn from your chats" class="training" data-part="learning">
       <Toggle
         name="learn"
-        label={words.learnSwitch}
-        hint={words.learnHint}
+        label="Let the drafter learn while the app is idle"
+        hint="Stores the tokens of up to 8 MB of your latest prompts and replies, of chats and API, and the learned drafter in the data folder. Nothing leaves this machine. Replies keep their words; only the speed changes. Works for EAGLE-3, Medusa, LSTM and MLP drafters."
         value={view.on}
         onChange={(on) => act("switch_learning", { on })}
       />
       <ErrorNote text={error} />
-      {view.on && <p role="status">{words.learnState(view)}</p>}
+      {view.on && <p role="status">{stateOf(view)}</p>}
       {view.heads.map((head) => (
         <Head key={head.id} head={head} onUse={(learned) => act("use_learned", { head: head.id, learned })} />
       ))}
       {view.heads.length > 0 && (
         <div class="ft-row">
-          <Button
-            kind={sure ? "danger" : undefined}
+          <SureButton
+            text="Forget all"
+            sure="Delete everything that was learned?"
             data-act="forget"
-            onBlur={() => setSure(false)}
-            onClick={() => (sure ? forget() : setSure(true))}>
-            {sure ? words.forgetSure : words.forget}
-          </Button>
-          <span class="ft-hint">{words.forgetHint(view.size)}</span>
+            onSure={() => act("forget_learned")}
+          />
+          <span class="ft-hint">{view.size} on disk. Deleting the chat history deletes it too.</span>
         </div>
       )}
     </Panel>
@@ -59,20 +95,20 @@ function Head({ head, onUse }: { head: LearnedHead; onUse: (learned: boolean) =>
     <div class="ft-box" data-head={head.id}>
       <div class="ft-row ft-spread">
         <b>{head.name}</b>
-        <span class={`tag ${used ? "good" : ""}`}>{used ? words.versionLearned : words.versionPublished}</span>
+        <span class={`tag ${used ? "good" : ""}`}>{used ? "learned version in use" : "published version in use"}</span>
       </div>
-      <p class="ft-hint">{words.learnedFrom(head)}</p>
+      <p class="ft-hint">{learnedFrom(head)}</p>
       {days.length > 0 && (
         <Chart
           points={days.map(([day, length]) => [(Date.parse(day) - from) / DAY_MS, length])}
-          label={words.byDay}
+          label="Tokens per round by day"
           at={(x) => new Date(from + x * DAY_MS).toISOString().slice(0, 10)}
           from={1}
         />
       )}
       {head.version && (
         <Button data-act={used ? "published" : "learned"} onClick={() => onUse(!used)}>
-          {used ? words.backToPublished : words.useLearned}
+          {used ? "Back to the published version" : "Use the learned version"}
         </Button>
       )}
     </div>

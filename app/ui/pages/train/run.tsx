@@ -1,31 +1,77 @@
 // A training: its steps, figures and buttons.
 
-import { useState } from "preact/hooks";
-import { Button, CopyButton, ErrorNote, PageLink, Status, useStatus } from "../../shared/components";
-import { fixed, percent } from "../../shared/format";
+import { Button, CopyButton, ErrorNote, PageLink, Status, SureButton, useStatus } from "../../shared/components";
+import { fixed, percent, several } from "../../shared/format";
 import { propose } from "../../shared/measurement";
 import { status } from "../../shared/frame/status";
 import { Chart } from "./chart";
-import { words } from "./words";
 
-type TrainingRun = import("./words").TrainingRun;
-type Act = (name: string, data?: object) => Promise<void>;
+// What `show` of the backend returns; times in minutes of training.
+export interface TrainingRun {
+  name: string;
+  target: string;
+  kind: string;
+  prompts: string; // general, pip, chats, or a file's name
+  minutes: number;
+  state: "running" | "stopping" | "stopped" | "failed" | "done";
+  phase: string;
+  done: number; // recorded answers; while it measures, measured ones
+  of: number; // answers to record; while it measures, those to measure
+  share: number; // of the training
+  recorded: number; // share of the recording
+  left: string | null; // the time left, as text
+  loss: [number, number][];
+  length: [number, number][]; // tokens per round
+  positions: number[];
+  error: string | null;
+  drafter: string | null; // its folder
+  pair: string | null;
+  race: { rival: string; base: string; place: string | null } | null;
+}
+
+type Act = (name: string, data?: object) => Promise<boolean>;
 
 const LOOKS = { running: "good", done: "good", failed: "bad", stopped: "rests", stopping: "rests" };
+
+export const RUNS_ON = "Runs in the background while Foretoken is open. Progress is saved.";
+const STEPS = ["Load", "Record answers", "Train", "Measure"];
+const SOURCES: Record<string, string> = { general: "general prompts", pip: "Pip's prompts", chats: "your chats" };
+const WEAK = 1.2; // tokens per round; less does not pay for the drafter's own time
+
+const titleOf = ({ kind, target }: TrainingRun) => `${kind} for ${target}`;
+const answers = (n: number) => several(n, "answer");
+const learned = ({ share }: TrainingRun) => `${Math.floor(100 * share)} %`;
+
+// Returns what a run does, and how long that takes.
+function captionOf(run: TrainingRun) {
+  const left = run.left ? `, ${run.left} left` : "";
+  if (run.phase === "recording") return `${answers(run.done)} recorded${left}`;
+  if (run.phase === "learning") return `${learned(run)}${left}`;
+  if (run.phase !== "measuring") return "Loading the model";
+  return run.of ? `Measuring acceptance: ${run.done} of ${answers(run.of)}${left}` : "Measuring acceptance";
+}
+
+function stoppedAt(run: TrainingRun) {
+  if (run.share >= 1) return "Stopped while its acceptance was measured. The training is saved; Resume measures again.";
+  const place = run.share > 0 ? `at ${learned(run)} of the training` : `after ${answers(run.done)}`;
+  return `Stopped ${place}. Progress is saved.`;
+}
 
 export function Run({ run, act }: { run: TrainingRun; act: Act }) {
   return (
     <>
       <header class="ft-row ft-spread">
         <div>
-          <h2>{words.runTitle(run)}</h2>
-          <p class="ft-hint">{words.source(run)}</p>
+          <h2>{titleOf(run)}</h2>
+          <p class="ft-hint">
+            From {SOURCES[run.prompts] ?? run.prompts}, {several(run.minutes, "minute")}
+          </p>
         </div>
-        <span class={`run-state ${run.state} tag ${LOOKS[run.state]}`}>{words.states[run.state]}</span>
+        <span class={`run-state ${run.state} tag ${LOOKS[run.state]}`}>{run.state}</span>
       </header>
       <ErrorNote text={run.error} />
       <Progress run={run} />
-      {run.state === "stopped" && <p>{words.stopped(run)}</p>}
+      {run.state === "stopped" && <p>{stoppedAt(run)}</p>}
       {run.state === "done" && <Result run={run} />}
       <Figures run={run} />
       <Buttons run={run} act={act} />
@@ -47,11 +93,10 @@ function Progress({ run }: { run: TrainingRun }) {
   const at = stepOf(run);
   const measured = at === 3 ? run.done / Math.max(1, run.of) : run.share;
   const value = { recording: run.recorded, learning: run.share, measuring: measured }[run.phase];
-  const caption = { recording: words.recording, learning: words.learning, measuring: words.measuring }[run.phase];
   return (
     <>
       <ol class="steps ft-list ft-row">
-        {words.steps.map((step, number) => {
+        {STEPS.map((step, number) => {
           const current = number === at && going(run);
           const look = run.state === "done" || number < at ? "past" : number === at ? "current" : "";
           return (
@@ -61,10 +106,10 @@ function Progress({ run }: { run: TrainingRun }) {
           );
         })}
       </ol>
-      {going(run) && value !== undefined && <progress max={1} value={value} aria-label={words.runTitle(run)} />}
+      {going(run) && value !== undefined && <progress max={1} value={value} aria-label={titleOf(run)} />}
       {going(run) && (
         <p class="ft-hint caption" role="status">
-          {caption?.(run) ?? words.loading}
+          {captionOf(run)}
         </p>
       )}
     </>
@@ -77,12 +122,12 @@ function Result({ run }: { run: TrainingRun }) {
     <div class="run-end">
       {length !== undefined && (
         <p>
-          <b>{words.result(length)}</b> {words.weak(length)}
+          <b>Done: {fixed(length)} tokens per round on held-out prompts.</b>{" "}
+          {length < WEAK && "That is too little to help. Train longer, or with more prompts."}
         </p>
       )}
       <p class="ft-hint">
-        {words.inCatalog(run.pair ?? "")} {words.where} <code>{run.drafter}</code>{" "}
-        <CopyButton text={run.drafter ?? ""} />
+        Listed on Models as {run.pair}. Saved in <code>{run.drafter}</code> <CopyButton text={run.drafter ?? ""} />
       </p>
     </div>
   );
@@ -95,16 +140,22 @@ function Figures({ run }: { run: TrainingRun }) {
   return (
     <div class="run-charts">
       {(loss.length > 0 || learning) && (
-        <Figure title={words.loss} unit={words.lossUnit} points={loss} empty={words.lossEmpty} />
+        <Figure title="Loss" unit="nats per token" points={loss} empty="First value after the first step" />
       )}
       {(length.length > 0 || learning) && (
-        <Figure title={words.length} unit={words.lengthUnit} points={length} empty={words.lengthEmpty} from={1} />
+        <Figure
+          title="Tokens per round"
+          unit="on held-out prompts"
+          points={length}
+          empty="Measured every few minutes, and at the end"
+          from={1}
+        />
       )}
       {run.positions.length > 0 && (
-        <dl class="positions ft-pairs" aria-label={words.positions}>
+        <dl class="positions ft-pairs" aria-label="Accepted by position">
           {run.positions.map((share, number) => (
             <div key={number}>
-              <dt>{words.position(number + 1)}</dt>
+              <dt>token {number + 1}</dt>
               <dd>{percent(share)}</dd>
             </div>
           ))}
@@ -113,6 +164,8 @@ function Figures({ run }: { run: TrainingRun }) {
     </div>
   );
 }
+
+const minutesOf = (x: number) => `${x > 0 && x < 10 ? x.toFixed(1) : Math.round(x)} min`;
 
 type FigureProps = { title: string; unit: string; points: [number, number][]; empty: string; from?: number };
 function Figure({ title, unit, points, empty, from }: FigureProps) {
@@ -124,7 +177,7 @@ function Figure({ title, unit, points, empty, from }: FigureProps) {
         {points.length > 0 && <span class="reading">{fixed(points[points.length - 1][1])}</span>}
       </figcaption>
       {points.length > 0 ? (
-        <Chart points={points} label={title} at={words.at} from={from} />
+        <Chart points={points} label={title} at={minutesOf} from={from} />
       ) : (
         <p class="ft-hint nothing">{empty}</p>
       )}
@@ -133,28 +186,26 @@ function Figure({ title, unit, points, empty, from }: FigureProps) {
 }
 
 function Buttons({ run, act }: { run: TrainingRun; act: Act }) {
-  const [sure, setSure] = useState(false); // asked whether to delete
-  if (run.state === "stopping") return <p class="ft-hint">{words.stopping}</p>;
+  if (run.state === "stopping") return <p class="ft-hint">Saving progress …</p>;
   if (run.state === "done") return <DoneButtons run={run} act={act} />;
   if (run.state === "running")
     return (
       <div class="ft-row">
-        <Button text={words.stop} data-act="stop" onClick={() => act("stop_training")} />
-        <span class="ft-hint">{words.runsHint}</span>
+        <Button text="Stop" data-act="stop" onClick={() => act("stop_training")} />
+        <span class="ft-hint">{RUNS_ON}</span>
       </div>
     );
   return (
     <div class="ft-row">
       <Button kind="primary" data-act="resume" onClick={() => act("resume_training")}>
-        {run.state === "failed" ? words.again : words.resume}
+        {run.state === "failed" ? "Try again" : "Resume"}
       </Button>
-      <Button
-        kind={sure ? "danger" : undefined}
+      <SureButton
+        text="Delete"
+        sure="Delete this training run?"
         data-act="discard"
-        onBlur={() => setSure(false)}
-        onClick={() => (sure ? act("discard_training") : setSure(true))}>
-        {sure ? words.discardSure : words.discard}
-      </Button>
+        onSure={() => act("discard_training")}
+      />
     </div>
   );
 }
@@ -165,14 +216,16 @@ function DoneButtons({ run, act }: { run: TrainingRun; act: Act }) {
   const load = () => act("open_trained").then(() => status.refresh());
   return (
     <div class="ft-row">
-      <Button kind="primary" text={words.load} data-act="load" disabled={here || Boolean(opening)} onClick={load} />
-      <Button text={words.another} data-act="another" onClick={() => act("put_training_away")} />
-      <Status text={opening ?? (here ? words.loaded : (failed ?? words.anotherHint))} />
+      <Button kind="primary" text="Load" data-act="load" disabled={here || Boolean(opening)} onClick={load} />
+      <Button text="Train another" data-act="another" onClick={() => act("put_training_away")} />
+      <Status
+        text={opening ?? (here ? "Loaded." : (failed ?? "The drafter stays; the recorded answers are deleted."))}
+      />
       {here && !opening && (
         <span class="loaded-next">
-          <PageLink page="chat">{words.chatWith}</PageLink> ·{" "}
+          <PageLink page="chat">Chat with it</PageLink> ·{" "}
           <span onClick={() => run.race && propose(run.race)}>
-            <PageLink page="race">{words.race}</PageLink>
+            <PageLink page="race">Compare with before</PageLink>
           </span>
         </span>
       )}

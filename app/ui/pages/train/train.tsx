@@ -1,42 +1,126 @@
 // The Train page: a form, or a run with its progress.
 
-import { useEffect, useState } from "preact/hooks";
-import { ErrorNote, PageFrame, Panel, register, useBack, usePage, useServer, useTimer } from "../../shared/components";
-import { TrainForm } from "./form";
+import { useState } from "preact/hooks";
+import * as ui from "../../shared/components";
 import { Learning } from "./learning";
-import { Run } from "./run";
-import { words } from "./words";
-
-type TrainingRun = import("./words").TrainingRun;
+import { count, several } from "../../shared/format";
+import { RUNS_ON, Run, type TrainingRun } from "./run";
 
 const EVERY_MS = 1000; // while a training runs
 
 function TrainPage() {
-  const shown = usePage() === "train";
-  const { ask, error, setError } = useServer();
-  const [run, setRun] = useState<TrainingRun | null | undefined>(undefined); // null: none; undefined: unknown
-  const take = (answer: { run: TrainingRun | null; error: string | null } | null) => {
-    if (!answer) return;
-    setRun(answer.run);
-    if (answer.error) setError(answer.error);
-  };
-  const act = async (name: string, data = {}) => take(await ask(name, data));
-  useEffect(() => void (shown && act("training")), [shown]);
-  useBack(() => void (shown && act("training")));
+  const shown = ui.usePage() === "train";
+  const { act, answer, error, refresh } = ui.useAnswer<{ run: TrainingRun | null }>("training", shown);
+  const run = answer?.run;
   const going = run?.state === "running" || run?.state === "stopping";
-  useTimer(shown && going && EVERY_MS, () => void act("training"), [shown, run]);
+  ui.useTimer(shown && going && EVERY_MS, () => void refresh(), [shown, answer, error]);
   return (
-    <PageFrame title={words.title} intro={words.intro}>
-      <ErrorNote text={error} />
-      {run === null && <TrainForm shown={shown} onStart={(form) => act("train", form)} />}
+    <ui.PageFrame
+      title="Train"
+      intro="Train a small drafter that imitates your model. The model itself does not change.">
+      <ui.ErrorNote text={error} />
+      {answer && !run && <TrainForm shown={shown} onStart={(form) => act("train", form)} />}
       {run && (
-        <Panel data-run={run.name} class="training">
+        <ui.Panel data-run={run.name} class="training">
           <Run run={run} act={act} />
-        </Panel>
+        </ui.Panel>
       )}
       <Learning shown={shown} />
-    </PageFrame>
+    </ui.PageFrame>
   );
 }
 
-register("train", TrainPage);
+// What TrainBackend.training_choices answers.
+interface Offer {
+  targets: { id: string; name: string }[];
+  target: string; // the loaded one
+  speed: number | null; // its tokens/s, if measured
+  kinds: { id: string; name: string; sentence: string }[];
+  questions: number; // in the chats
+}
+
+type Asked = { target: string; kind: string; minutes: string; prompts: string };
+
+const GENERAL = "7,000 prompts: code to explain, write and test, everyday questions, JSON.";
+const PIP = "pip"; // the model that comes with the app
+const LEAST_QUESTIONS = 2;
+const TOKENS_AN_ANSWER = 150;
+
+function estimate(minutes: number | null, speed: number | null) {
+  if (!minutes || minutes <= 0) return "Enter a number of minutes.";
+  const some = speed ? ` up to ${count(Math.max(1, Math.round((60 * minutes * speed) / TOKENS_AN_ANSWER)))}` : "";
+  return (
+    `About ${several(2 * minutes, "minute")}: ${minutes} to record${some} answers from the model, ${minutes} to train. ` +
+    "Then its acceptance is measured, which takes longer while other programs run."
+  );
+}
+
+function chatsHint(n: number) {
+  if (n < LEAST_QUESTIONS) return "Needs at least two prompts; several hundred work well.";
+  return `${count(n)} prompts. They stay on this machine.${n < 200 ? " Several hundred work well." : ""}`;
+}
+
+function TrainForm({ shown, onStart }: { shown: boolean; onStart: (form: Asked) => void }) {
+  const { ask, error } = ui.useServer();
+  const [touched, setTouched] = useState(false);
+  // Another model may have been loaded meanwhile; what the user chose stays.
+  const offer = ui.useFound<Offer>(ask, "training_choices", {}, [shown], shown && !touched);
+  if (!offer) return <ui.ErrorNote text={error} />;
+  if (!offer.targets.length)
+    return <ui.Panel>There is no model on this machine. Download one on the Models page first.</ui.Panel>;
+  return <Filled key={offer.target} offer={offer} onTouch={() => setTouched(true)} onStart={onStart} />;
+}
+
+function Filled({ offer, onTouch, onStart }: { offer: Offer; onTouch: () => void; onStart: (form: Asked) => void }) {
+  const own = offer.target === PIP;
+  const [values, setValues] = useState({
+    target: offer.target,
+    kind: offer.kinds[0].id,
+    minutes: (own ? 10 : 60) as number | null,
+    prompts: own ? "pip" : "general",
+    file: "",
+  });
+  const field = ui.bound(values, (changed) => setValues((before) => ({ ...before, ...changed })));
+  const { target, kind, minutes, prompts, file } = values;
+  const submit = () =>
+    onStart({ target, kind, minutes: String(minutes ?? ""), prompts: prompts === "file" ? file : prompts });
+  const few = offer.questions < LEAST_QUESTIONS;
+  return (
+    <ui.Form class="ft-panel ft-stack ft-gap-3" onSubmit={submit} onInput={onTouch} onChange={onTouch}>
+      <div class="ft-fields">
+        <ui.Select
+          label="Model"
+          class="wide"
+          {...field("target")}
+          options={offer.targets.map(({ id, name }) => ({ id, label: name }))}
+        />
+        <ui.NumberInput label="Training time, minutes" {...field("minutes")} min={0.1} step="any" required />
+      </div>
+      <ui.Status text={estimate(minutes, target === offer.target ? offer.speed : null)} />
+      <ui.Choices
+        label="Drafter type"
+        {...field("kind")}
+        options={offer.kinds.map(({ id, name, sentence }) => ({ id, label: name, hint: sentence }))}
+      />
+      <ui.Choices
+        label="Training prompts"
+        {...field("prompts")}
+        options={[
+          { id: "general", label: "General prompts", hint: GENERAL },
+          { id: "pip", label: "Pip's prompts", hint: "12,000 prompts: stories, questions, JSON, rewriting." },
+          { id: "chats", label: "My chats", hint: chatsHint(offer.questions), disabled: few },
+          { id: "file", label: "File", hint: 'JSON lines: {"prompt": "..."} or {"messages": [...]}' },
+        ]}
+      />
+      {prompts === "file" && (
+        <ui.TextInput {...field("file")} placeholder="/path/to/prompts.jsonl" aria-label="File path" />
+      )}
+      <div class="ft-row">
+        <ui.Button kind="primary" type="submit" text="Start training" data-act="start" />
+        <span class="ft-hint">{RUNS_ON}</span>
+      </div>
+    </ui.Form>
+  );
+}
+
+ui.register("train", TrainPage);

@@ -109,7 +109,7 @@ class TuneBackend(MeasuringBackend):
         found = self._sets(of_each)
         asked = [one for name in data["sources"] for one in found.get(str(name), ())]
         if not asked:
-            raise InvalidRequest("prompts", words.TUNE_NO_PROMPTS)
+            raise InvalidRequest("prompts", "Choose the prompts: your own, or the included set.")
         return Plan(chosen, max_tokens=max_tokens, repeats=repeats), asked
 
     @endpoint
@@ -117,9 +117,15 @@ class TuneBackend(MeasuringBackend):
         """Store the confirmed winner as the measured pair's default. Raises ForetokenError."""
         tuning = self._measured()
         if not tuning.decided:
-            raise InvalidRequest("sweep", words.TUNE_NO_VERDICT)
+            raise InvalidRequest(
+                "sweep",
+                "No method was confirmed as the fastest, so there is nothing to save. Tune again.",
+            )
         if self.runtime.engine.loaded is not tuning.loaded:
-            raise InvalidRequest("pair", words.TUNE_OTHER_PAIR)
+            raise InvalidRequest(
+                "pair",
+                "Another model is loaded now, and these results belong to the earlier one. Tune again.",
+            )
         median = tuning.confirmed.median if tuning.confirmed else None
         kept = keep_winners(self.runtime.data_dir, tuning.loaded, tuning.result, median)
         return {"kept": str(kept)}
@@ -140,7 +146,9 @@ class TuneBackend(MeasuringBackend):
 
     def _measured(self) -> Tuning:
         if self._tuning is None or not self._tuning.result.rows:
-            raise InvalidRequest("sweep", words.TUNE_NOTHING)
+            raise InvalidRequest(
+                "sweep", "No prompt was measured completely yet, so there is nothing to save."
+            )
         return self._tuning
 
     def _sets(self, of_each: int = 1) -> dict[str, list[Prompt]]:
@@ -161,12 +169,7 @@ class Tuning:
     """
 
     def __init__(
-        self,
-        runtime: Runtime,
-        loaded: Loaded,
-        plan: Plan,
-        asked: list[Prompt],
-        defaults: Defaults,
+        self, runtime: Runtime, loaded: Loaded, plan: Plan, asked: list[Prompt], defaults: Defaults
     ) -> None:
         """``loaded`` is the pair that is measured, which must stay loaded."""
         self.feed = Feed()
@@ -312,7 +315,7 @@ def _methods(loaded: Loaded) -> list[View]:
 def _offered(loaded: Loaded, methods: list[Any]) -> list[str]:
     names = [name for name in map(str, methods) if name in loaded.capabilities.names]
     if not names:
-        raise InvalidRequest("methods", words.TUNE_NO_METHODS)
+        raise InvalidRequest("methods", "Choose at least one method.")
     return names
 
 

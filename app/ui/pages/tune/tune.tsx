@@ -1,29 +1,15 @@
 // The Tune page: one button, the rest folded; then the winner in a sentence, and a map of speed-ups.
 
 import { useState } from "preact/hooks";
-import {
-  bound,
-  Button,
-  Disclosure,
-  ErrorNote,
-  Form,
-  Linked,
-  PageFrame,
-  Panel,
-  register,
-  Select,
-  useFound,
-  useServer,
-} from "../../shared/components";
+import * as ui from "../../shared/components";
 import { saveFile } from "../../shared/browser";
 import { status } from "../../shared/frame/status";
 import { UnderWay, useChoices, useMeasurement } from "../../shared/measurement";
-import { Heatmap } from "./heatmap";
-import { words } from "./words";
+import { count, percent, several, speed, times } from "../../shared/format";
 
-export type Winner = { method: string; title: string; depth: string; speedup: number };
+type Winner = { method: string; title: string; depth: string; speedup: number };
 
-export type Row = Winner & {
+type Row = Winner & {
   kind: string;
   slowest: number;
   fastest: number;
@@ -59,6 +45,7 @@ interface Sweep {
   decided: boolean; // whether there is a winner
 }
 
+const EFFORTS = { quick: "Quick: 1 run each, short replies", thorough: "Thorough: 3 runs each, longer replies" };
 const FRESH: Sweep = { progress: null, result: null, confirmed: null, stopped: false, decided: false };
 
 function take(sweep: Sweep, event: any): Sweep {
@@ -78,6 +65,21 @@ function proposed(offer: Offer): Choices {
   };
 }
 
+// "about 3 minutes"
+const about = (s: number) =>
+  s < 90 ? `about ${Math.max(1, Math.round(s))} s` : `about ${several(Math.round(s / 60), "minute")}`;
+const setting = ({ title, depth }: Winner) => `${title}, ${depth === "auto" ? depth : `depth ${depth}`}`;
+
+// Without figures: those of single runs are partly luck.
+function leads(won: Winner, running: boolean) {
+  const so = running ? " so far" : "";
+  return won.method === "none" ? `Nothing was faster than no drafting${so}.` : `Leading${so}: ${setting(won)}`;
+}
+
+function progressOf({ done, total, left_s: left }: NonNullable<Sweep["progress"]>) {
+  return `${done} of ${count(total)} ${total === 1 ? "reply" : "replies"}, ${about(left)} left`;
+}
+
 function TunePage() {
   const { offer, state, running, error, ask, refresh, start, stop } = useMeasurement("tune", FRESH, take);
   const [choices, choose] = useChoices(offer, proposed);
@@ -85,7 +87,7 @@ function TunePage() {
   const changeDefault = async (act: "use" | "forget") => {
     const answer = await ask(act);
     if (!answer) return;
-    setTold(act === "use" ? words.used : words.forgotten);
+    setTold(act === "use" ? "Saved as the default." : "This model has no measured default.");
     await refresh();
     status.refresh(); // the chat shows it too
   };
@@ -95,23 +97,23 @@ function TunePage() {
     start("start", choices ?? {});
   };
   return (
-    <PageFrame title={words.title} intro={words.intro}>
-      <Form class="ft-panel ft-stack ft-gap-3" aria-label={words.form} onSubmit={begin}>
+    <ui.PageFrame title="Tune" intro="Find the fastest method and depth for this model on this machine.">
+      <ui.Form class="ft-panel ft-stack ft-gap-3" aria-label="Tune" onSubmit={begin}>
         {offer && !choices && (
           <p class="ft-hint">
-            <Linked text={words.noModel} />
+            <ui.Linked text="No model is loaded. Load one on the Models page." />
           </p>
         )}
         {choices && (
           <>
             <StartButton choices={choices} disabled={running} />
-            <Disclosure summary={words.choose}>
+            <ui.Disclosure summary="Prompts, methods, depths">
               <ChoicesForm offer={offer} choices={choices} choose={choose} />
-            </Disclosure>
+            </ui.Disclosure>
             {offer.kept && (
               <p class="ft-hint">
-                {words.kept(offer.kept)}{" "}
-                <Button kind="link" text={words.forget} data-act="forget" onClick={() => changeDefault("forget")} />
+                Default for this model: {offer.kept}{" "}
+                <ui.Button kind="link" text="Forget" data-act="forget" onClick={() => changeDefault("forget")} />
               </p>
             )}
           </>
@@ -119,95 +121,95 @@ function TunePage() {
         <p class="tune-told" role="status">
           {told}
         </p>
-      </Form>
-      <ErrorNote text={error || (state?.stopped && !state.result ? words.stoppedEarly : "")} />
+      </ui.Form>
+      <ui.ErrorNote text={error || (state?.stopped && !state.result ? "Stopped before any result." : "")} />
       {running && (
         <UnderWay
-          name={words.start(null)}
-          text={state?.progress ? words.progress(state.progress) : words.begins}
+          name="Find the fastest"
+          text={state?.progress ? progressOf(state.progress) : "Warming up"}
           share={state?.progress ? state.progress.done / state.progress.total : null}
-          stop={words.stop}
+          stop="Stop"
           onStop={stop}
         />
       )}
       {state?.result && <Result sweep={state} running={running} onUse={() => changeDefault("use")} ask={ask} />}
-    </PageFrame>
+    </ui.PageFrame>
   );
 }
 
 // Says how long it takes, by the speed of earlier replies.
 function StartButton({ choices, disabled }: { choices: Choices; disabled: boolean }) {
-  const { ask } = useServer(); // its refusals are shown at the start
-  const found = useFound<{ seconds: number | null }>(ask, "forecast", choices, [JSON.stringify(choices), disabled]);
+  const { ask } = ui.useServer(); // its refusals are shown at the start
+  const found = ui.useFound<{ seconds: number | null }>(ask, "forecast", choices, [JSON.stringify(choices), disabled]);
   const seconds = found?.seconds ?? null;
+  const text = seconds === null ? "Find the fastest" : `Find the fastest · ${about(seconds)}`;
   return (
     <div class="ft-row">
-      <Button kind="primary" type="submit" text={words.start(seconds)} data-act="start" disabled={disabled} />
-      <span class="ft-hint">{words.startHint(seconds)}</span>
+      <ui.Button kind="primary" type="submit" text={text} data-act="start" disabled={disabled} />
+      <span class="ft-hint">
+        {seconds === null
+          ? "Takes several minutes. Close other programs first."
+          : "Longer while other programs run: close them first."}
+      </span>
     </div>
   );
 }
 
 type ChoicesFormProps = { offer: Offer; choices: Choices; choose: (changes: Partial<Choices>) => void };
 function ChoicesForm({ offer, choices, choose }: ChoicesFormProps) {
+  // Several of a few.
+  function ticks<Name extends "sources" | "methods" | "depths">(
+    name: Name,
+    legend: string,
+    options: { id: Choices[Name][number]; label: string; disabled?: boolean }[],
+    hint?: string,
+  ) {
+    const chosen = choices[name] as Choices[Name][number][];
+    const turn = (turned: unknown, on: boolean) =>
+      choose({ [name]: options.map(({ id }) => id).filter((id) => (id === turned ? on : chosen.includes(id))) });
+    return (
+      <fieldset class="tune-ticks ft-row">
+        <legend>{legend}</legend>
+        {options.map(({ id, label, disabled }) => (
+          <label key={id} class="ft-row">
+            <input
+              type="checkbox"
+              {...{ value: id, disabled }}
+              checked={chosen.includes(id)}
+              onChange={(event) => turn(id, event.currentTarget.checked)}
+            />
+            {label}
+          </label>
+        ))}
+        {hint && <span class="ft-hint">{hint}</span>}
+      </fieldset>
+    );
+  }
+  const own = (n: number) => (n ? `My last ${n === 1 ? "prompt" : `${n} prompts`}` : "My last prompts (none yet)");
   return (
     <div class="tune-choices ft-stack ft-gap-4">
-      <Ticks
-        label={words.prompts}
-        options={offer.sets.map(({ id, count }) => ({ value: id, label: words.sets[id](count), disabled: !count }))}
-        values={choices.sources}
-        onChange={(sources) => choose({ sources })}
-      />
-      <Ticks
-        label={words.methods}
-        options={offer.methods.map(({ name, title }) => ({ value: name, label: title }))}
-        values={choices.methods}
-        onChange={(methods) => choose({ methods })}
-      />
-      <Ticks
-        label={words.depths}
-        hint={words.depthsHint}
-        options={offer.depths.map((depth) => ({ value: depth, label: String(depth) }))}
-        values={choices.depths}
-        onChange={(depths) => choose({ depths })}
-      />
-      <Select
-        label={words.effort}
-        {...bound(choices, choose)("effort")}
-        options={Object.entries(words.efforts).map(([value, label]) => ({ value, label }))}
-      />
+      {ticks(
+        "sources",
+        "Prompts",
+        offer.sets.map(({ id, count: n }) => ({
+          id,
+          label: id === "chats" ? own(n) : "The included set: questions, stories, JSON, rewriting",
+          disabled: !n,
+        })),
+      )}
+      {ticks(
+        "methods",
+        "Methods",
+        offer.methods.map(({ name, title }) => ({ id: name, label: title })),
+      )}
+      {ticks(
+        "depths",
+        "Depths",
+        offer.depths.map((id) => ({ id, label: String(id) })),
+        "Drafted tokens per round, at most. Auto is always included.",
+      )}
+      <ui.Select label="Effort" {...ui.bound(choices, choose)("effort")} options={EFFORTS} />
     </div>
-  );
-}
-
-// Several of a few.
-type TicksProps<Value extends string | number> = {
-  label: string;
-  hint?: string;
-  options: { value: Value; label: string; disabled?: boolean }[];
-  values: Value[];
-  onChange: (values: Value[]) => void;
-};
-function Ticks<Value extends string | number>({ label, hint, options, values, onChange }: TicksProps<Value>) {
-  const turn = (value: Value, on: boolean) =>
-    onChange(options.map((each) => each.value).filter((each) => (each === value ? on : values.includes(each))));
-  return (
-    <fieldset class="tune-ticks ft-row">
-      <legend>{label}</legend>
-      {options.map(({ value, label, disabled }) => (
-        <label key={value} class="ft-row">
-          <input
-            type="checkbox"
-            value={value}
-            checked={values.includes(value)}
-            disabled={disabled}
-            onChange={(event) => turn(value, event.currentTarget.checked)}
-          />
-          {label}
-        </label>
-      ))}
-      {hint && <span class="ft-hint">{hint}</span>}
-    </fieldset>
   );
 }
 
@@ -217,38 +219,106 @@ function Result({ sweep, running, onUse, ask }: ResultProps) {
   if (!result) return null;
   const won = result.winners.all;
   const better = Boolean(confirmed?.better);
+  const n = result.divergences ?? 0;
+  const differ = n && (n === 1 ? "1 reply differs" : `${n} replies differ`);
   const save = async () => {
     const value = await ask("export");
     if (value) saveFile("foretoken-tune.json", `${JSON.stringify(value, null, 1)}\n`, "application/json");
   };
   return (
     <>
-      <Panel class="tune-result">
-        <p class="verdict">{confirmed?.verdict ?? words.leads(won, running)}</p>
-        {confirmed && confirmed.favours < 1 && <p>{words.leads(won, false)}</p>}
-        {(confirmed || running) && <p class="ft-hint">{confirmed?.certainty ?? words.verdictLater}</p>}
+      <ui.Panel class="tune-result">
+        <p class="verdict">{confirmed?.verdict ?? leads(won, running)}</p>
+        {confirmed && confirmed.favours < 1 && <p>{leads(won, false)}</p>}
+        {(confirmed || running) && (
+          <p class="ft-hint">
+            {confirmed?.certainty ??
+              "At the end the leader is compared with no drafting once more. Only that gives a verdict."}
+          </p>
+        )}
         {!running && (
           <div class="ft-row">
             {decided && (
-              <Button kind={better ? "primary" : undefined} data-act="use" onClick={onUse}>
-                {won.method === "none" ? words.useNone : words.use}
-              </Button>
+              <ui.Button kind={better ? "primary" : undefined} data-act="use" onClick={onUse}>
+                {won.method === "none" ? "Keep drafting off" : "Use it"}
+              </ui.Button>
             )}
-            <Button kind="quiet" text={words.export} data-act="export" onClick={save} />
+            <ui.Button kind="quiet" text="Export as JSON" data-act="export" onClick={save} />
           </div>
         )}
-        {stopped && <p class="ft-hint">{words.stopped}</p>}
-        <ErrorNote text={result.divergences ? words.divergences(result.divergences) : ""} />
-      </Panel>
-      <Panel title={words.map}>
+        {stopped && (
+          <p class="ft-hint">
+            Stopped. Results cover the prompts that every setting finished; the winner was not confirmed.
+          </p>
+        )}
+        <ui.ErrorNote
+          text={differ ? `${differ} from the text without drafting. This is a bug; use Race to find where.` : ""}
+        />
+      </ui.Panel>
+      <ui.Panel title="Speed-up">
         <p class="ft-hint">
-          {words.mapHint} {better && words.outlined}
+          Compared with no drafting; above 1 is faster. Below each: its slowest and fastest prompt.{" "}
+          {better && "The fastest are outlined."}
         </p>
         <Heatmap rows={result.rows} kinds={result.kinds} outlined={better} />
-        {result.left_out > 0 && <p class="ft-hint">{words.leftOut(result.left_out)}</p>}
-      </Panel>
+        {result.left_out > 0 && (
+          <p class="ft-hint">{several(result.left_out, "prompt")} skipped: longer than the context.</p>
+        )}
+      </ui.Panel>
     </>
   );
 }
 
-register("tune", TunePage);
+// Speed-ups as a table of colours: settings down, kinds of prompts across.
+
+const MOST = Math.log(2.5); // the speed-up with the deepest colour
+
+// `rows`: one for every setting and kind, the fastest over all first. Plain decoding is the baseline and has no line.
+// `outlined`: the fastest are.
+function Heatmap({ rows, kinds: all, outlined }: { rows: Row[]; kinds: string[]; outlined: boolean }) {
+  const kinds = all.length === 2 ? all.slice(0, 1) : all; // of one kind, "all" would be the same again
+  const place = (row: Row) => (row.kind === "all" ? -row.speedup : 0);
+  const drafted = rows.filter((row) => row.method !== "none").sort((one, other) => place(one) - place(other));
+  const keyOf = (row: Row) => `${row.method} ${row.depth}`;
+  const settings = [...new Map(drafted.map((row) => [keyOf(row), row])).entries()];
+  const cells = new Map(drafted.map((row) => [`${keyOf(row)} ${row.kind}`, row]));
+  const best = (kind: string) => Math.max(1, ...drafted.filter((row) => row.kind === kind).map((row) => row.speedup));
+  return (
+    <div class="tune-map ft-scroll" tabIndex={0} role="group" aria-label="Speed-up">
+      <ui.Table class={outlined ? "heatmap outlined" : "heatmap"} columns={["method", "depth", ...kinds]}>
+        <tbody>
+          {settings.map(([key, { title, depth }]) => (
+            <tr key={key} data-setting={key}>
+              <th scope="row">{title}</th>
+              <td>{depth}</td>
+              {kinds.map((kind) => (
+                <Cell key={kind} row={cells.get(`${key} ${kind}`)} best={best(kind)} />
+              ))}
+            </tr>
+          ))}
+        </tbody>
+      </ui.Table>
+    </div>
+  );
+}
+
+function Cell({ row, best }: { row: Row | undefined; best: number }) {
+  if (!row) return <td>–</td>;
+  const faster = row.speedup >= 1;
+  const look = ["heat", faster ? "faster" : "slower", faster && row.speedup === best && "best"];
+  const heat = Math.round(Math.min(Math.abs(Math.log(row.speedup)) / MOST, 1) * 42);
+  const figures = `${speed(row.tokens_per_s)} tokens/s, ${percent(row.acceptance_rate)} accepted`;
+  const told = `${setting(row)}, ${row.kind}: ${figures}, ${several(row.prompts, "prompt")}`;
+  return (
+    <td class={look.filter(Boolean).join(" ")} title={told} data-kind={row.kind} style={{ "--heat": `${heat}%` }}>
+      {times(row.speedup)}
+      {row.prompts > 1 && (
+        <small>
+          {times(row.slowest)} – {times(row.fastest)}
+        </small>
+      )}
+    </td>
+  );
+}
+
+ui.register("tune", TunePage);

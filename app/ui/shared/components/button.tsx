@@ -1,4 +1,5 @@
 import { type ComponentChildren, type JSX, h } from "preact";
+import { useState } from "preact/hooks";
 import type { IconNode } from "lucide";
 
 export type ButtonProps = Omit<JSX.IntrinsicElements["button"], "icon" | "label"> & {
@@ -28,6 +29,22 @@ export function Button({
       {children}
     </button>
   );
+}
+
+// A quiet button that shows its icon alone.
+export const IconButton = (props: ButtonProps & { icon: IconNode; label: string }) => (
+  <Button kind="quiet" small {...props} />
+);
+
+// A button that asks again, by the text `sure`, before it does what cannot be undone.
+export function SureButton({ text, sure, onSure, ...rest }: ButtonProps & { sure: string; onSure: () => void }) {
+  const [asked, setAsked] = useState(false);
+  const press = () => {
+    setAsked(!asked);
+    if (asked) onSure();
+  };
+  const kind = asked ? "danger" : undefined;
+  return <Button {...rest} kind={kind} text={asked ? sure : text} onBlur={() => setAsked(false)} onClick={press} />;
 }
 
 export function Icon({ of, size = 18 }: { of: IconNode; size?: number }) {

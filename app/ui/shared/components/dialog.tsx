@@ -1,7 +1,8 @@
 import { useLayoutEffect, useRef } from "preact/hooks";
 import { X } from "lucide";
-import { words } from "../frame/words";
-import { Button } from "./button";
+import { Button, IconButton } from "./button";
+import { Form } from "./form";
+import { ErrorNote } from "./page";
 import { useUniqueId } from "../frame/hooks";
 import type { ComponentChildren } from "preact";
 
@@ -32,12 +33,36 @@ export function Dialog({ title, open, onClose, actions, children, class: look = 
         <div class="ft-stack ft-gap-3">
           <header class="ft-row ft-spread">
             <h2 id={id}>{title}</h2>
-            <Button kind="quiet" small icon={X} label={words.close} onClick={onClose} />
+            <IconButton icon={X} label="Close" onClick={onClose} />
           </header>
           {children}
           {actions && <div class="ft-row">{actions}</div>}
         </div>
       )}
     </dialog>
+  );
+}
+
+// A dialog that is a form. `submit` is the name of its button, `more` are others; `error`: why it was refused.
+type FormDialogProps = Omit<DialogProps, "actions"> & {
+  submit: string;
+  onSubmit: () => void;
+  disabled?: boolean;
+  error: string;
+  more?: ComponentChildren;
+};
+export function FormDialog({ submit, onSubmit, disabled, error, more, children, ...dialog }: FormDialogProps) {
+  return (
+    <Dialog {...dialog}>
+      <Form class="ft-stack ft-gap-3" onSubmit={onSubmit}>
+        {children}
+        <ErrorNote text={error} />
+        <div class="ft-row">
+          {more}
+          <Button text="Cancel" onClick={dialog.onClose} />
+          <Button kind="primary" type="submit" text={submit} disabled={disabled} />
+        </div>
+      </Form>
+    </Dialog>
   );
 }

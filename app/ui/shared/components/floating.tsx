@@ -2,7 +2,6 @@
 
 import { useEffect, useRef, useState } from "preact/hooks";
 import { Info as InfoIcon, type IconNode } from "lucide";
-import { words } from "../frame/words";
 import { Button, type ButtonProps, Icon } from "./button";
 import { useUniqueId } from "../frame/hooks";
 import type { ComponentChildren } from "preact";
@@ -94,7 +93,7 @@ export function Menu({ items, ...look }: { items: MenuItem[] } & ButtonProps) {
 }
 
 // An "i" that opens a note: facts that few need.
-export function Info({ label = words.about, children }: { label?: string; children: ComponentChildren }) {
+export function Info({ label = "More about this", children }: { label?: string; children: ComponentChildren }) {
   const { open, button, floating } = useFloating();
   return (
     <>

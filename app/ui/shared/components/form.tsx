@@ -81,7 +81,7 @@ export function TextInput({ value, onChange, onDone, lines, ...rest }: TextProps
 
 // A number, null if it is empty. `onDone` is called when it is left or Enter is pressed. `slider`: with one beside it.
 type NumberProps = ControlProps & {
-  value: number | null;
+  value?: number | null;
   onChange?: (value: number | null) => void;
   onDone?: (value: number | null) => void;
   slider?: boolean;
@@ -108,20 +108,25 @@ export function NumberInput({ value, onChange, onDone, slider = false, ...rest }
   );
 }
 
-type Option = { value: string; label: string; disabled?: boolean };
-// A choice of one. Options are texts, or have a label.
-type SelectProps = ControlProps & { value: string; options: (string | Option)[]; onChange: (value: string) => void };
+type Option = { id: string; label: string; disabled?: boolean };
+// Texts, what has a label, or labels by value.
+type Options = (string | Option)[] | Record<string, string>;
+const listed = (options: Options): Option[] =>
+  Array.isArray(options)
+    ? options.map((each) => (typeof each === "string" ? { id: each, label: each } : each))
+    : Object.entries(options).map(([id, label]) => ({ id, label }));
+
+// A choice of one.
+type SelectProps = ControlProps & { value: string; options: Options; onChange: (value: string) => void };
 export function Select({ value, options, onChange, ...rest }: SelectProps) {
   const { attributes, field } = useField(rest);
   return field(
     <select {...attributes} value={value} onChange={(event) => onChange(event.currentTarget.value)}>
-      {options
-        .map((each) => (typeof each === "string" ? { value: each, label: each } : each))
-        .map(({ label, ...option }) => (
-          <option key={option.value} {...option} selected={option.value === value}>
-            {label}
-          </option>
-        ))}
+      {listed(options).map(({ id, label, disabled }) => (
+        <option key={id} value={id} disabled={disabled} selected={id === value}>
+          {label}
+        </option>
+      ))}
     </select>,
   );
 }
@@ -155,24 +160,22 @@ type ChoicesProps = {
   onChange: (value: string) => void;
   options: (Option & { hint?: ComponentChildren })[];
 };
-export function Choices({ label, name, value, onChange, options }: ChoicesProps) {
-  const id = useUniqueId();
+export function Choices({ label, name: group, value, onChange, options }: ChoicesProps) {
+  const own = useUniqueId();
   return (
     <fieldset class="ft-choices">
       <legend>{label}</legend>
-      {options.map((each) => (
-        <label key={each.value} class="ft-choice ft-box">
+      {options.map(({ id, label: name, disabled, hint }) => (
+        <label key={id} class="ft-choice ft-box">
           <input
             type="radio"
-            name={name}
-            value={each.value}
-            checked={each.value === value}
-            disabled={each.disabled}
-            aria-describedby={each.hint ? `${id}-${each.value}` : undefined}
-            onChange={() => onChange(each.value)}
+            {...{ name: group, value: id, disabled }}
+            checked={id === value}
+            aria-describedby={hint ? `${own}-${id}` : undefined}
+            onChange={() => onChange(id)}
           />
-          <span>{each.label}</span>
-          <Hint id={`${id}-${each.value}`} text={each.hint} />
+          <span>{name}</span>
+          <Hint id={`${own}-${id}`} text={hint} />
         </label>
       ))}
     </fieldset>

@@ -1,13 +1,13 @@
 // What pages are made of: the frame, panels, errors, folded parts, and code to copy.
 
-import { useState } from "preact/hooks";
+import { useRef, useState } from "preact/hooks";
 import { Check, CircleAlert, Copy, Download, X } from "lucide";
-import { going, address, linkedParts, PAGES } from "../addresses";
+import { address, going, linkedParts, PAGES } from "../addresses";
 import { saveFile, toClipboard } from "../browser";
 import { useTimer } from "../frame/hooks";
-import { words } from "../frame/words";
 import { Button, Icon } from "./button";
 import type { ComponentChildren } from "preact";
+import { type Progress, type Status as Loading, status as feed } from "../frame/status";
 
 // A page: its title, and one line under it.
 export function PageFrame({ title, intro, children }: { title: string; intro: string; children: ComponentChildren }) {
@@ -89,7 +89,7 @@ export function ErrorNote({ text, onDismiss }: { text?: string | null; onDismiss
       <span>
         <Linked text={text} />
       </span>
-      {onDismiss && <Button kind="quiet" small icon={X} label={words.dismiss} onClick={onDismiss} />}
+      {onDismiss && <Button kind="quiet" small icon={X} label="Dismiss" onClick={onDismiss} />}
     </div>
   );
 }
@@ -120,7 +120,7 @@ export function Copyable({ code, shown = code, file, title = file }: CopyablePro
     <section class="code ft-copyable" data-file={title}>
       <div class="code-bar">
         <span>{title}</span>
-        {file && <Button kind="link" small icon={Download} text={words.save} onClick={() => saveFile(file, code)} />}
+        {file && <Button kind="link" small icon={Download} text="Save" onClick={() => saveFile(file, code)} />}
         <CopyButton text={code} />
       </div>
       <pre tabIndex={0}>
@@ -142,7 +142,88 @@ export function CopyButton({ text, label }: { text: string; label?: string }) {
       icon={done ? Check : Copy}
       aria-label={done ? undefined : label}
       onClick={() => toClipboard(text).then(() => setDone(true))}>
-      {done ? words.copied : words.copy}
+      {done ? "Copied" : "Copy"}
     </Button>
+  );
+}
+
+function toldOf({ doing, share, done, total, speed, eta }: Progress) {
+  if (doing) return share === null ? doing : `${doing}, ${done} of ${total}`;
+  return [`${done} of ${total}`, speed, eta && `${eta} left`].filter(Boolean).join(", ");
+}
+
+// How far a load is, with a button that cancels it by the endpoint `cancel_loading`. Shows nothing without a load.
+export function LoadProgress({ status, ask }: { status: Loading | null; ask: (name: string) => Promise<any> }) {
+  if (!status?.opening) return null;
+  const { opening, progress, cancelling } = status;
+  const cancel = async () => {
+    await ask("cancel_loading");
+    feed.refresh();
+  };
+  return (
+    <div class="loading">
+      <div class="ft-row">
+        <span class="loading-name" role="status">
+          {opening}
+        </span>
+        <span class="ft-hint">{cancelling ? "Stopping after the current step" : progress && toldOf(progress)}</span>
+      </div>
+      <Button small text="Cancel" disabled={cancelling} data-action="cancel-loading" onClick={cancel} />
+      {/* without a value the bar is indeterminate */}
+      <progress max={1} value={progress?.share ?? undefined} aria-label={opening} />
+    </div>
+  );
+}
+
+// Tabs over panes, of which one is shown; the arrow keys go from tab to tab. With `keep`, hidden panes stay mounted.
+// `name` is part of the ids.
+type TabsProps = {
+  name: string;
+  label: string;
+  shown: string;
+  onShow: (id: string) => void;
+  keep?: boolean;
+  tabs: { id: string; title: ComponentChildren; pane: ComponentChildren }[];
+};
+export function Tabs({ name, label, shown, onShow, keep = false, tabs }: TabsProps) {
+  const list = useRef<HTMLDivElement>(null);
+  const walk = (event: KeyboardEvent) => {
+    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    if (!step) return;
+    event.preventDefault();
+    const next = (tabs.findIndex(({ id }) => id === shown) + step + tabs.length) % tabs.length;
+    onShow(tabs[next].id);
+    (list.current?.children[next] as HTMLElement)?.focus();
+  };
+  return (
+    <>
+      <div ref={list} class="ft-tabs" role="tablist" aria-label={label} onKeyDown={walk}>
+        {tabs.map(({ id, title }) => (
+          <button
+            key={id}
+            id={`tab-${name}-${id}`}
+            type="button"
+            class="ft-bare"
+            role="tab"
+            data-tab={id}
+            aria-selected={id === shown}
+            aria-controls={`pane-${name}-${id}`}
+            tabIndex={id === shown ? 0 : -1}
+            onClick={() => onShow(id)}>
+            {title}
+          </button>
+        ))}
+      </div>
+      {tabs.map(({ id, pane }) => (
+        <div
+          key={id}
+          id={`pane-${name}-${id}`}
+          role="tabpanel"
+          aria-labelledby={`tab-${name}-${id}`}
+          hidden={id !== shown}>
+          {(keep || id === shown) && pane}
+        </div>
+      ))}
+    </>
   );
 }

@@ -2,7 +2,6 @@
 
 import { Button, Disclosure, NumberInput, Select, TextInput, Toggle } from "../components";
 import { useStore } from "../store";
-import { words } from "./words";
 import type { ComponentChildren } from "preact";
 import type { SettingsStore } from "./settings_store";
 
@@ -11,7 +10,7 @@ const FIRST = ["temperature", "max_tokens", "system"]; // what is used most
 // `children` belong to the open chat alone.
 export function SettingsForm({ store, children }: { store: SettingsStore; children?: ComponentChildren }) {
   const { view, values, fields, undoes } = useStore(store);
-  if (!view || !values) return <p class="ft-hint">{words.loading}</p>;
+  if (!view || !values) return <p class="ft-hint">Loading the settings …</p>;
   const groups = fields.filter(({ kind }) => kind === "group");
   const all = [...fields.filter(({ kind }) => kind !== "group"), ...groups.flatMap((group) => group.fields)];
   const show = (spec: any) => <Setting key={spec.name} store={store} spec={spec} />;
@@ -23,7 +22,7 @@ export function SettingsForm({ store, children }: { store: SettingsStore; childr
         .map(show)}
       {children}
       <div class="advanced">
-        <Disclosure summary={words.advanced} remember="advanced">
+        <Disclosure summary="Advanced" remember="advanced">
           {groups.map(({ label, fields: own }) => {
             const rest = own.filter(({ name }: any) => !FIRST.includes(name));
             return (
@@ -38,7 +37,7 @@ export function SettingsForm({ store, children }: { store: SettingsStore; childr
         </Disclosure>
       </div>
       <Button small id="defaults" onClick={() => store.toggleDefaults()}>
-        {undoes ? words.undoDefaults : words.defaults}
+        {undoes ? "Undo reset" : "Reset to defaults"}
       </Button>
     </div>
   );
@@ -55,7 +54,7 @@ function Presets({ store }: { store: SettingsStore }) {
   };
   return (
     <div class="presets" role="group" aria-labelledby="presets-head">
-      <h3 id="presets-head">{words.presets}</h3>
+      <h3 id="presets-head">Presets</h3>
       <div class="segments ft-box">
         {presets.map((preset: any) => (
           <button
@@ -70,7 +69,7 @@ function Presets({ store }: { store: SettingsStore }) {
           </button>
         ))}
       </div>
-      <p class="ft-hint">{presets.find(isChosen)?.about ?? words.ownSettings}</p>
+      <p class="ft-hint">{presets.find(isChosen)?.about ?? "Your own settings"}</p>
     </div>
   );
 }
@@ -83,7 +82,11 @@ function Setting({ store, spec }: { store: SettingsStore; spec: any }) {
   const off = spec.sampling ? !view.sampling.includes(name) : name === "depth" && !view.controllers.includes("fixed");
   const choices = { acceptance: view.rules, controller: view.controllers }[name as string];
   return (
-    <div id={spec.id ?? name} class="setting" data-field={name} title={off ? words.notHere : undefined}>
+    <div
+      id={spec.id ?? name}
+      class="setting"
+      data-field={name}
+      title={off ? "Not available for this model." : undefined}>
       <Control
         spec={choices ? { ...spec, choices } : spec}
         value={values[name]}

@@ -3,11 +3,10 @@
 import { createContext, type RefObject } from "preact";
 import { useCallback, useContext, useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { address } from "../addresses";
-import { useWatched } from "../watched";
-import { answered, reason, type Endpoints } from "./server";
+import { useWatched } from "../store";
+import { answered, LOST, reason, type Endpoints } from "./server";
 import { status } from "./status";
 import { theme } from "./theme";
-import { words } from "./words";
 
 // The endpoints of the page that a component is in.
 export const Server = createContext<Endpoints>({});
@@ -31,7 +30,7 @@ export function useServer() {
     },
     [server],
   );
-  useBack(() => setFailed((before) => (before.error === words.lost ? NOTHING_FAILED : before)));
+  useBack(() => setFailed((before) => (before.error === LOST ? NOTHING_FAILED : before)));
   return { ask, error: failed.error, setError, server };
 }
 
@@ -39,19 +38,25 @@ const NOTHING_FAILED = { name: "", error: "" };
 
 // Asks an endpoint when the component is first shown, and again if that failed and the app is back. With `shown`, whether
 // the page is, asks each time that it is shown or the app is back. `answer` is null until then; `refresh()` asks again.
-export function useAnswer(name: string, shown?: boolean) {
+// `act(name, data)` asks an endpoint that changes it and answers the same; returns whether that succeeded.
+export function useAnswer<Answer extends object>(name: string, shown?: boolean) {
   const { ask, error, setError } = useServer();
-  const [answer, setAnswer] = useState<any>(null);
+  const [answer, setAnswer] = useState<Answer | null>(null);
   const refresh = useCallback(async () => {
     const fresh = await ask(name);
     if (fresh !== null) setAnswer(fresh);
   }, [ask, name]);
   useEffect(() => void (shown !== false && refresh()), [shown, refresh]);
   useBack(() => void ((shown ?? answer === null) && refresh()));
-  return { ask, answer, setAnswer, error, setError, refresh };
+  const act = async (changing: string, data: object = {}) => {
+    const fresh = await ask(changing, data);
+    setAnswer((before) => fresh ?? (before && { ...before })); // refused: controls show again what is stored
+    return Boolean(fresh);
+  };
+  return { ask, act, answer, setAnswer, error, setError, refresh };
 }
 
-type Ask = (name: string, data?: object, alone?: boolean) => Promise<any>;
+export type Ask = (name: string, data?: object, alone?: boolean) => Promise<any>;
 
 // Asks whenever `inputs` change, which are compared one by one. Returns the answer to the last question that was answered,
 // null before the first.

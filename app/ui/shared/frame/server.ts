@@ -1,6 +1,6 @@
 // The answers of Python's endpoints.
 
-import { words } from "./words";
+export const LOST = "Foretoken does not answer. Is it still running? This page reconnects by itself.";
 
 // The functions that Gradio gives a page.
 export type Endpoints = Record<string, (data?: any) => Promise<any>>;
@@ -21,7 +21,7 @@ export async function answered(question: Promise<any>) {
 }
 
 // Returns the text for an error of `answered`.
-export const reason = (error: unknown) => (error instanceof Refused ? error.message : words.lost);
+export const reason = (error: unknown) => (error instanceof Refused ? error.message : LOST);
 
 // Returns whether the app did not answer.
 export const away = (error: unknown) => !(error instanceof Refused);

@@ -1,7 +1,7 @@
 // What is loaded and being loaded, polled once for all pages, more often while something changes. It also notices that
 // the app does not answer, and polls until it does.
 
-import { Watched } from "../watched";
+import { Watched } from "../store";
 import { answered } from "./server";
 
 // How far a load is; `share` is from 0 to 1.

@@ -1,6 +1,6 @@
 // The theme: as chosen, or the system's, which may change while the page is open.
 
-import { Watched } from "../watched";
+import { Watched } from "../store";
 
 const remembered = "foretoken.theme";
 const night = matchMedia("(prefers-color-scheme: dark)");

@@ -10,11 +10,28 @@ import { onEscape, useDark, useListener, useMedia, useOutside, usePage, useTimer
 import { drawPages } from "./mount";
 import { status } from "./status";
 import { theme } from "./theme";
-import { words } from "./words";
 
 const SETTINGS = "settings"; // at the right, as a gear
 const FIRST = Object.keys(PAGES).filter((page) => page !== SETTINGS && !LAB.includes(page));
 const BACK_MS = 4000; // how long it says that the app is back
+
+const SHORTCUTS: [keys: string[], what: string][] = [
+  [["Enter"], "Send the message"],
+  [["Shift", "Enter"], "Start a new line"],
+  [["Esc"], "Stop the reply, or close what is open"],
+  [["↑"], "In an empty message box: edit the last message"],
+  [["Ctrl", "Z"], "Undo a deletion"],
+  [["Alt", "N"], "New chat"],
+  [["Alt", "K"], "Search chats"],
+  [["Alt", "M"], "Choose the model"],
+  [["Alt", "S"], "Show or hide rounds and settings"],
+  [["?"], "Show this list"],
+];
+const CONTACT = {
+  away: "Lost connection. Reconnecting; your text is safe.",
+  back: "Connected again.",
+  stale: "Foretoken was restarted. Reload the page; your draft is kept.",
+};
 
 // Returns whether keys pressed in `node` write text.
 export const typing = (node: EventTarget | null) =>
@@ -51,7 +68,7 @@ function TopBar() {
         </a>
       </header>
       {!narrow && LAB.includes(page) && (
-        <nav id="lab" class="pages" aria-label={words.lab}>
+        <nav id="lab" class="pages" aria-label="Lab">
           <ul class="pages-list ft-list">{linksTo(LAB, page)}</ul>
         </nav>
       )}
@@ -82,12 +99,12 @@ function PagesRow({ page }: { page: string }) {
   if (inLab) lab.current = page;
   const { href, onClick } = linkTo(lab.current, page);
   return (
-    <nav class="pages" aria-label={words.pages}>
+    <nav class="pages" aria-label="Pages">
       <ul class="pages-list ft-list">
         {linksTo(FIRST, page)}
         <li>
           <a href={href} data-group="lab" aria-current={inLab ? "true" : undefined} onClick={onClick}>
-            {words.lab}
+            Lab
           </a>
         </li>
       </ul>
@@ -108,7 +125,7 @@ function PagesMenu({ page }: { page: string }) {
   useOutside(nav, () => setOpen(false));
   const look = open ? "pages open" : "pages";
   return (
-    <nav class={look} aria-label={words.pages} ref={nav} onKeyDown={open ? onEscape(close) : undefined}>
+    <nav class={look} aria-label="Pages" ref={nav} onKeyDown={open ? onEscape(close) : undefined}>
       <Button
         class="pages-menu"
         ref={button}
@@ -135,7 +152,7 @@ function Skip({ page }: { page: string }) {
   };
   return (
     <button class="skip ft-button primary" type="button" onClick={past}>
-      {page === "chat" ? words.skip : words.skipMenu}
+      {page === "chat" ? "Skip to the message box" : "Skip the menu"}
     </button>
   );
 }
@@ -144,7 +161,9 @@ function ThemeSwitch() {
   const dark = useDark();
   const [icon, other] = dark ? [Sun, "light" as const] : [Moon, "dark" as const];
   const choose = () => theme.choose(other);
-  return <Button kind="quiet" class="theme-toggle" icon={icon} label={words.theme[other]} onClick={choose} />;
+  return (
+    <Button kind="quiet" class="theme-toggle" icon={icon} label={`Switch to the ${other} theme`} onClick={choose} />
+  );
 }
 
 // The keyboard shortcuts, behind a button and the key "?".
@@ -160,7 +179,7 @@ function Help() {
     address.go(address.of("chat"));
     setTimeout(() => window.dispatchEvent(new Event("foretoken-tour"))); // the dialog gives the focus back first
   };
-  const title = words.shortcutsTitle;
+  const title = "Keyboard shortcuts";
   return (
     <>
       <Button kind="quiet" class="help" icon={CircleHelp} label={title} onClick={() => setOpen(true)} />
@@ -169,9 +188,9 @@ function Help() {
         title={title}
         open={open}
         onClose={() => setOpen(false)}
-        actions={<Button text={words.takeTour} data-act="tour" onClick={tour} />}>
+        actions={<Button text="Take the tour" data-act="tour" onClick={tour} />}>
         <dl>
-          {words.shortcuts.map(([keys, what]) => (
+          {SHORTCUTS.map(([keys, what]) => (
             <div key={what} class="ft-row ft-spread">
               <dt>
                 {Array.from(keys, (key) => (
@@ -189,7 +208,7 @@ function Help() {
 
 // Says that the app does not answer, and for a moment that it does again. Pages begin below it.
 function Away() {
-  const [shown, setShown] = useState<"" | "away" | "back" | "stale">("");
+  const [shown, setShown] = useState<keyof typeof CONTACT | "">("");
   const bar = useRef<HTMLParagraphElement>(null);
   useEffect(() => status.contact.watch((gone, stale) => setShown(stale ? "stale" : gone ? "away" : "back")), []);
   useTimer(shown === "back" && BACK_MS, () => setShown(""), [shown]);
@@ -201,8 +220,8 @@ function Away() {
   }, []);
   return (
     <p class={`away ${shown}`} role="status" hidden={!shown} ref={bar}>
-      {shown && words[shown]}
-      {shown === "stale" && <Button small text={words.reload} onClick={() => location.reload()} />}
+      {shown && CONTACT[shown]}
+      {shown === "stale" && <Button small text="Reload" onClick={() => location.reload()} />}
     </p>
   );
 }

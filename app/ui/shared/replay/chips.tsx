@@ -1,10 +1,20 @@
 // A round as chips: the shape of each drafted token shows its fate, then comes the target's own.
 
-import { explains, type Told } from "./probe";
-import { agreedOf, type Round } from "./timeline";
-import { words } from "./words";
+import { type Figure, percent } from "../format";
+import { agreedOf, type Round, type TopTokens } from "./timeline";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
+import { useUniqueId } from "../frame/hooks";
+import type { RefObject } from "preact";
 
 const SIGNS: Record<string, string> = { "\n": "⏎", "\t": "⇥", " ": "·" };
+const fates = {
+  a: "accepted",
+  r: "rejected",
+  u: "not checked",
+  x: "accepted, but the reply had ended",
+  c: "correction",
+  b: "bonus",
+};
 const kinds = { a: "accepted", r: "rejected", u: "unseen", x: "accepted cut", c: "correction", b: "bonus" };
 
 // A token's text; leading, trailing and lone whitespace is made visible.
@@ -25,7 +35,7 @@ function Chip({ kind, cut = false, text, told }: ChipProps) {
       class={`chip ${kinds[kind]}${cut ? " cut" : ""}`}
       tabIndex={-1}
       role="listitem"
-      aria-label={`${JSON.stringify(text)} ${words.fates[kind]}`}
+      aria-label={`${JSON.stringify(text)} ${fates[kind]}`}
       ref={explains(told)}>
       <span>
         <TokenText text={text} />
@@ -47,31 +57,38 @@ function depths(round: Round) {
   return found;
 }
 
+const likely = (p: Figure) => (p === null || p === undefined ? "" : ` (${percent(p)})`);
+
 // Tells what became of a drafted token.
 function toldOf(round: Round, node: number, deep: number[]): Told {
   const [text, fate, p, q] = round.d[node];
   const parent = round.b ? round.b[node] : -1;
-  const said = [...words.guessed(text, q), ...(parent < 0 ? [] : words.follows(round.d[parent][0]))];
-  if (fate === "a") return { sentence: [...said, words.accepted(p)] };
-  if (fate === "x") return { sentence: [...said, words.afterEnd] };
-  if (fate === "u") return { sentence: [...said, words.notChecked] };
+  const said: Sentence = ["The draft guessed ", { token: text }, `${likely(q)}. `];
+  if (parent >= 0) said.push("It follows ", { token: round.d[parent][0] }, ". ");
+  const gives = p === null ? "The target " : `The target gives it ${percent(p)} and `;
+  if (fate === "a") return { sentence: [...said, `${gives}accepts it.`] };
+  if (fate === "x") return { sentence: [...said, "The target accepts it, but the reply ended before it."] };
+  if (fate === "u") return { sentence: [...said, "Not checked: an earlier token was rejected."] };
   const sibling = round.d.find((_, other) => deep[other] === deep[node] && agreed(round, other));
-  const chosen = sibling ? { text: sibling[0], p: sibling[2] } : { text: round.n[0], p: round.n[2] };
-  return { sentence: [...said, ...words.refused(p, chosen.text, chosen.p)], topTokens: sibling ? [] : round.l };
+  const [chosen, theirs] = sibling ? [sibling[0], sibling[2]] : [round.n[0], round.n[2]];
+  const verb = p !== null && theirs !== null && theirs < p ? "chose " : "prefers ";
+  const end = [gives.replace(" and ", ", and "), verb, { token: chosen }, `${likely(theirs)}.`];
+  return { sentence: [...said, ...end], topTokens: sibling ? [] : round.l };
 }
 
 // Tells of the target's own token.
 function toldOfOwn(round: Round): Told {
   const [text, origin, p, emitted] = round.n;
-  const rejected = round.d.find(([, fate]) => fate === "r")?.[0] ?? "";
-  const along = agreedOf(round) < round.d.length;
-  const said =
-    origin === "c"
-      ? words.corrected(text, p, rejected)
-      : along
-        ? words.addedAlong(text, p)
-        : words.added(text, p, round.d.length);
-  return { sentence: emitted || origin === "c" ? said : [...said, words.ended], topTokens: round.l };
+  const own: Sentence = ["The target's own ", { token: text }, likely(p)];
+  if (origin === "c") {
+    const rejected = round.d.find(([, fate]) => fate === "r")?.[0] ?? "";
+    return { sentence: [...own, ", instead of ", { token: rejected }, "."], topTokens: round.l };
+  }
+  const after = round.d.length
+    ? `, after all ${round.d.length} drafted tokens were accepted.`
+    : ". Nothing was drafted.";
+  own.push(agreedOf(round) < round.d.length ? ", after the accepted branch." : after);
+  return { sentence: emitted ? own : [...own, " The reply ended before it."], topTokens: round.l };
 }
 
 export function Chips({ round }: { round: Round }) {
@@ -103,5 +120,96 @@ export function Chips({ round }: { round: Round }) {
         </span>
       ))}
     </span>
+  );
+}
+
+// ---- the tooltip of a token or a row: what became of it, as a sentence. It shows for what is under the mouse or focus, or was tapped
+
+// Texts, and tokens, which are drawn as such.
+export type Sentence = (string | { token: string })[];
+export type Told = { sentence: Sentence; topTokens?: TopTokens };
+
+const MARGIN = 8; // px to the edges of the window, and to what is explained
+const explained = new WeakMap<Element, Told>();
+
+// Returns a ref that explains an element.
+export const explains = (told: Told) => (node: Element | null) => void (node && explained.set(node, told));
+
+// Returns what is explained at a node inside `root`.
+function explainedAt(node: EventTarget | null, root: Element) {
+  let at = node as Element | null;
+  while (at && at !== root && !explained.has(at)) at = at.parentElement;
+  return at && explained.has(at) ? at : null;
+}
+
+// The tooltip of everything in `root` that is explained, now and later.
+export function Probe({ root }: { root: RefObject<HTMLElement | null> }) {
+  const [target, setTarget] = useState<Element | null>(null);
+  const node = useRef<HTMLDivElement>(null);
+  const id = useUniqueId();
+
+  useEffect(() => {
+    const area = root.current as HTMLElement;
+    const ended = new AbortController();
+    let touched = false; // a finger cannot hover: its taps show and hide
+    const on = (type: string, listener: (event: any) => void) =>
+      area.addEventListener(type, listener, { passive: true, signal: ended.signal });
+    const isMouse = (event: PointerEvent) => event.pointerType === "mouse";
+    const at = (event: Event) => explainedAt(event.target, area);
+    on("pointerover", (event) => isMouse(event) && setTarget(at(event)));
+    on("pointerleave", (event) => isMouse(event) && setTarget(null));
+    on("pointerdown", (event) => (touched = !isMouse(event)));
+    on("click", (event) => touched && setTarget((shown) => (shown === at(event) ? null : at(event))));
+    on("focusin", (event) => event.target.matches(":focus-visible") && setTarget(at(event)));
+    on("focusout", () => setTarget(null));
+    on("scroll", () => setTarget((shown) => (shown?.isConnected && shown.matches(":hover, :focus") ? shown : null)));
+    return () => ended.abort();
+  }, [root]);
+
+  useLayoutEffect(() => {
+    if (!target || !node.current) return;
+    target.setAttribute("aria-describedby", id);
+    node.current.showPopover();
+    const around = target.getBoundingClientRect();
+    const { offsetWidth: width, offsetHeight: height, style } = node.current;
+    const above = around.top - height - MARGIN;
+    style.left = `${Math.min(Math.max(MARGIN, around.left), window.innerWidth - width - MARGIN)}px`;
+    style.top = `${above > MARGIN ? above : around.bottom + MARGIN}px`;
+    return () => target.removeAttribute("aria-describedby");
+  });
+
+  const told = target && explained.get(target);
+  if (!told) return null;
+  return (
+    <div class="probe ft-box" role="tooltip" id={id} popover="manual" ref={node}>
+      <p>{told.sentence.map((part) => (typeof part === "string" ? part : <Quoted text={part.token} />))}</p>
+      {Boolean(told.topTokens?.length) && <Ranking topTokens={told.topTokens ?? []} />}
+    </div>
+  );
+}
+
+// In a sentence a token is drawn without the space before it.
+const Quoted = ({ text }: { text: string }) => (
+  <i class="probe-token">
+    <TokenText text={text.trim() || text} />
+  </i>
+);
+
+function Ranking({ topTokens }: { topTokens: TopTokens }) {
+  return (
+    <>
+      <div class="probe-head ft-fine">Most likely here:</div>
+      <ol class="ranking ft-list">
+        {topTokens.map(([text, p]) => (
+          <li>
+            <Quoted text={text} />
+            <span class="ft-track">
+              <span class="fill" style={{ width: `${100 * (p ?? 0)}%` }} />
+            </span>
+            <b>{percent(p)}</b>
+          </li>
+        ))}
+      </ol>
+    </>
   );
 }

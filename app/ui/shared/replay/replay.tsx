@@ -3,18 +3,24 @@
 // For several replies on one clock: one Clock, one Transport, and a ReplayPane for each.
 
 import { useEffect, useLayoutEffect, useMemo, useRef } from "preact/hooks";
+import { count, fixed, percent, seconds, speed } from "../format";
 import { Bars } from "./charts";
 import { Chips } from "./chips";
-import { Clock } from "./clock";
-import { Probe } from "./probe";
+import { Clock } from "./transport";
+import { Probe } from "./chips";
 import { Transport } from "./transport";
-import { words } from "./words";
-import { useWatched } from "../watched";
+import { useWatched } from "../store";
 import type { Timeline } from "./timeline";
 
 const SHOWN = 1200; // characters of the text before the round
 const PARTS = ["draft", "verify", "rest"] as const;
-const FIGURES = ["speed", "rate", "length", "tokens", "depth"] as const;
+const FIGURES = [
+  ["speed", "tokens/s", speed],
+  ["rate", "accepted", percent],
+  ["length", "tokens per round", fixed],
+  ["tokens", "tokens", count],
+  ["depth", "depth", count],
+] as const;
 
 // The text, the last round and the figures at the clock's time. Only the end of the text and one round are in the page.
 export function ReplayPane({ clock, timeline, charts = true }: { clock: Clock; timeline: Timeline; charts?: boolean }) {
@@ -24,10 +30,10 @@ export function ReplayPane({ clock, timeline, charts = true }: { clock: Clock; t
     <div class="replay-pane ft-stack" data-round={n}>
       <ReplayText timeline={timeline} n={n} />
       <dl class="replay-figures ft-pairs">
-        {FIGURES.map((key) => (
+        {FIGURES.map(([key, label, write]) => (
           <div key={key} data-figure={key}>
-            <dt>{words.figures[key]}</dt>
-            <dd>{words.figure[key](found[key])}</dd>
+            <dt>{label}</dt>
+            <dd>{write(found[key])}</dd>
           </div>
         ))}
       </dl>
@@ -53,7 +59,7 @@ function ReplayText({ timeline, n }: { timeline: Timeline; n: number }) {
   };
   return (
     <>
-      <div class="replay-text ft-box" tabIndex={0} role="group" aria-label={words.replay} ref={node} onKeyDown={walk}>
+      <div class="replay-text ft-box" tabIndex={0} role="group" aria-label="Replay" ref={node} onKeyDown={walk}>
         <span class="replay-said">{timeline.text(Math.max(0, n - 1), SHOWN)}</span>
         <span class="replay-round">{n > 0 && <Chips round={timeline.rounds[n - 1]} />}</span>
       </div>
@@ -70,11 +76,12 @@ function TimeSpent({ parts, whole }: { parts: Record<"draft" | "verify" | "rest"
           <i key={name} class={`time-part ${name}`} style={{ flexGrow: whole > 0 ? parts[name] / whole : 0 }} />
         ))}
       </div>
-      <ul class="parts-names ft-legend" aria-label={words.timeSpent}>
+      <ul class="parts-names ft-legend" aria-label="Time spent">
         {PARTS.map((name) => (
           <li key={name} data-part={name}>
             <i class={`time-part ${name}`} aria-hidden="true" />
-            {words.part(words.parts[name], parts[name], whole)}
+            {name === "rest" ? "other" : name} {seconds(parts[name])}
+            {whole > 0 && ` (${percent(parts[name] / whole)})`}
           </li>
         ))}
       </ul>
@@ -83,17 +90,17 @@ function TimeSpent({ parts, whole }: { parts: Record<"draft" | "verify" | "rest"
 }
 
 function Charts({ timeline, n }: { timeline: Timeline; n: number }) {
-  if (timeline.drafted[n] === 0) return <p class="ft-hint">{words.noCharts}</p>;
+  if (timeline.drafted[n] === 0) return <p class="ft-hint">Nothing was drafted.</p>;
   const share = (x: number) => String(Math.round(100 * x));
   return (
     <div class="replay-charts">
-      <figure title={words.positionsHint}>
-        <figcaption class="ft-fine">{words.positionsCaption}</figcaption>
-        <Bars values={timeline.positions(n)} label={words.positions} first={1} format={share} most={1} />
+      <figure title="Share of rounds that accepted the 1st, 2nd, … drafted token">
+        <figcaption class="ft-fine">Accepted by position, %</figcaption>
+        <Bars values={timeline.positions(n)} label="Accepted by position" first={1} format={share} most={1} />
       </figure>
-      <figure title={words.lengthsHint}>
-        <figcaption class="ft-fine">{words.lengthsCaption}</figcaption>
-        <Bars values={timeline.lengths(n)} label={words.lengths} first={0} format={String} />
+      <figure title="How many rounds accepted 0, 1, 2, … drafted tokens">
+        <figcaption class="ft-fine">Rounds by accepted tokens</figcaption>
+        <Bars values={timeline.lengths(n)} label="Accepted tokens per round" first={0} format={String} />
       </figure>
     </div>
   );
@@ -107,9 +114,9 @@ export function Replay({ timeline, onMove }: { timeline: Timeline; onMove?: (n: 
     return made;
   }, [timeline]);
   useEffect(() => clock.watch(() => onMove?.(timeline.at(clock.time))), [clock, timeline, onMove]);
-  const told = () => words.now(timeline.at(clock.time), timeline.length, clock.time);
+  const told = () => `round ${count(timeline.at(clock.time))} of ${count(timeline.length)}, ${seconds(clock.time)}`;
   return (
-    <section class="replay ft-stack" aria-label={words.replay}>
+    <section class="replay ft-stack" aria-label="Replay">
       <Transport clock={clock} told={told} />
       <ReplayPane clock={clock} timeline={timeline} />
     </section>

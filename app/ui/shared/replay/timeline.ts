@@ -1,7 +1,6 @@
 // The state of a reply after each of its rounds, as running sums, so that any round is looked up in constant time. No DOM.
 
 import { firstIndex } from "../search";
-import { words } from "./words";
 
 // Accepted, accepted after the end of the reply, rejected, not checked.
 type Fate = "a" | "x" | "r" | "u";
@@ -111,11 +110,11 @@ export class Timeline {
   why(index: number) {
     const { d, g } = this.rounds[index];
     const decision = this.decisions[index];
-    if (!d.length && g > 0) return words.nothing;
+    if (!d.length && g > 0) return "no confident guess";
     if (!decision) return null; // without a controller, as without drafting
     const [why, depth] = decision;
     if (depth === g) return why;
-    return d.length ? null : words.unasked;
+    return d.length ? null : "last token";
   }
 
   // Returns how many of the first n rounds accepted 0, 1, ... drafted tokens.
@@ -145,5 +144,41 @@ export class Timeline {
     }
     const text = parts.reverse().join("");
     return text.length > limit ? text.slice(-limit) : text;
+  }
+}
+
+// ---- the rows in which a reply's rounds are listed: consecutive rounds that drafted nothing, for one reason, share a row. No DOM
+
+// Its rounds, without `to`.
+type Row = { from: number; to: number; folded: boolean };
+
+export class Rows {
+  timeline = new Timeline();
+  rows: Row[] = [];
+  rowOf: number[] = []; // the row of each round
+  changes = new Set<number>(); // rounds from which another method drafts
+  drafter: string | null = null;
+
+  // Adds the rounds of `all` that are not here yet.
+  take(all: Round[]) {
+    for (const round of all.slice(this.timeline.length)) this.add(round);
+  }
+
+  add(round: Round) {
+    const { timeline, rows } = this;
+    const index = timeline.length;
+    timeline.add([round]);
+    if (round.o && this.drafter && round.o !== this.drafter) this.changes.add(index);
+    this.drafter = round.o ?? this.drafter;
+    const last = rows.at(-1);
+    const folded = round.d.length === 0;
+    if (folded && last?.folded && timeline.why(last.from) === timeline.why(index)) last.to += 1;
+    else rows.push({ from: index, to: index + 1, folded });
+    this.rowOf.push(rows.length - 1);
+  }
+
+  // Returns whether anything was drafted.
+  get drafted() {
+    return this.timeline.drafted[this.timeline.length] > 0;
   }
 }

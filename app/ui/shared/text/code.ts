@@ -3,7 +3,6 @@
 import hljs from "highlight.js/lib/common";
 import { toClipboard } from "../browser";
 import { markText, type Marks } from "./marks";
-import { words } from "./words";
 
 const PIECE = 1200; // characters after which the next line of a growing block begins a piece of its own
 const SHOWN_MS = 1400; // how long a button says that it has copied
@@ -20,16 +19,16 @@ const made = (tag: string, look = "", text = "") =>
 // Makes the frame around `pre`, which holds `code`.
 function framed(pre: HTMLElement, code: HTMLElement, language?: string) {
   pre.tabIndex = 0; // long lines can be scrolled by keyboard
-  const button = made("button", "ft-link", words.copy);
+  const button = made("button", "ft-link", "Copy");
   button.setAttribute("type", "button");
   button.onclick = async () => {
     await toClipboard(code.textContent ?? "");
-    button.textContent = words.copied;
-    setTimeout(() => (button.textContent = words.copy), SHOWN_MS);
+    button.textContent = "Copied";
+    setTimeout(() => (button.textContent = "Copy"), SHOWN_MS);
   };
   const bar = made("div", "code-bar");
   bar.dataset.chrome = "1";
-  bar.append(made("span", "", language ?? words.plainCode), button);
+  bar.append(made("span", "", language ?? "text"), button);
   const frame = made("div", "code");
   frame.append(bar, pre);
   return frame;

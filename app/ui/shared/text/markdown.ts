@@ -4,7 +4,6 @@ import DOMPurify from "dompurify";
 import { Lexer, Marked, Renderer, type TokenizerAndRendererExtension } from "marked";
 import { dressCode } from "./code";
 import { markBlock, type Marks } from "./marks";
-import { words } from "./words";
 import type { Token } from "./places";
 
 const escapes: Record<string, string> = { "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#39;" };
@@ -174,8 +173,8 @@ function imageLink(image: Element) {
   const address = image.getAttribute("src") ?? "";
   const safe = /^https?:/i.test(address); // the sanitiser does not see what is put before its place
   const node = document.createElement(safe ? "a" : "span");
-  node.textContent = words.image(image.getAttribute("alt") ?? "");
-  node.title = words.imageHint;
+  node.textContent = image.getAttribute("alt") ? `Image: ${image.getAttribute("alt")}` : "Image";
+  node.title = "Foretoken loads no images from the web. Open the link to see it.";
   if (safe) {
     node.setAttribute("href", address);
     leadAway(node);

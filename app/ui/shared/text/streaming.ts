@@ -5,6 +5,7 @@ import { GrowingCode } from "./code";
 import { parse, renderBlock } from "./markdown";
 import { place, source, type Token } from "./places";
 import type { Marks } from "./marks";
+import { seconds, several } from "../format";
 
 // A block in the page.
 interface Block {
@@ -180,5 +181,62 @@ export class StreamingMarkdown {
   placesOf({ start, raw }: Block) {
     const places = (this.places ??= source(this.text, 0, this.base).at);
     return places.slice(start, start + raw.length);
+  }
+}
+
+// ---- the model's thought before its answer, folded; it can be opened while it is written
+
+// Where a thought is in its reply, as app/ui/rounds/view.py tells it; null while it is thought.
+export interface Place {
+  from: number;
+  to: number | null;
+  answer: number | null; // where the answer begins
+  seconds: number | null;
+  tokens: number | null;
+}
+
+export class Thought {
+  head = document.createElement("summary");
+  node = document.createElement("details");
+  markdown: StreamingMarkdown;
+  drawing: (() => void) | null = null;
+
+  // It stands first in `element`.
+  constructor(element: HTMLElement) {
+    const body = document.createElement("div");
+    body.className = "thought-text";
+    body.dir = "auto";
+    this.markdown = new StreamingMarkdown(body);
+    this.node.className = "thought ft-disclosure";
+    this.node.append(this.head, body);
+    this.node.addEventListener("toggle", () => this.draw());
+    element.prepend(this.node);
+  }
+
+  remove(): null {
+    this.node.remove();
+    return null;
+  }
+
+  // `more`: the reply will grow.
+  show(text: string, place: Place, marks: Marks | null, more: boolean) {
+    const open = place.to === null;
+    const time = place.seconds === null ? "" : seconds(place.seconds);
+    const thought = [time ? `Thought for ${time}` : "Thought"];
+    const head = open && more ? ["Thinking", ...(time ? [time] : [])] : thought;
+    if (place.tokens) head.push(several(place.tokens, "token"));
+    if (open && !more) head.push("cut off");
+    const told = head.join(", ");
+    if (this.head.textContent !== told) this.head.textContent = told;
+    const written = text.slice(place.from, place.to ?? undefined);
+    this.drawing = () => this.markdown.render(written, marks, more && open, place.from);
+    this.draw();
+  }
+
+  // Draws the text only while it is unfolded.
+  draw() {
+    if (!this.node.open || !this.drawing) return;
+    this.drawing();
+    this.drawing = null;
   }
 }

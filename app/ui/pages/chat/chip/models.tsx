@@ -1,12 +1,21 @@
 // The models that can be loaded, each with the draft that is loaded with it and whether both fit. A click loads one.
 
 import { Check, SlidersHorizontal } from "lucide";
-import { useState } from "preact/hooks";
-import { Button, Icon, PageLink, SearchBox, useFound, useTimer } from "../../../shared/components";
+import { useEffect, useState } from "preact/hooks";
+import {
+  Button,
+  Form,
+  Icon,
+  NumberInput,
+  PageLink,
+  SearchBox,
+  Select,
+  useFound,
+  useTimer,
+} from "../../../shared/components";
 import { status as feed } from "../../../shared/frame/status";
-import { words } from "../words";
-import { LoadOptions } from "./load_options";
 import type { ChatPage } from "../state/page";
+import { count } from "../../../shared/format";
 
 export interface ModelRow {
   id: string;
@@ -21,7 +30,13 @@ export interface ModelRow {
 }
 
 const COMPARED_MS = 700; // until models that are being compared are asked for again
-const GROUPS = Object.keys(words.groups);
+const FITS = { yes: "", part: "fits with shorter context", no: "does not fit" };
+const GROUPS = {
+  here: "On this machine",
+  server: "On servers",
+  away: "To download",
+  large: "Too large for this machine",
+};
 
 // The group under which a model is listed; what this machine cannot run comes last, folded.
 const groupOf = ({ fits, group }: ModelRow) => (group === "away" && fits === "no" ? "large" : group);
@@ -40,20 +55,17 @@ export function Models({ page, status }: { page: ChatPage; status: any }) {
   );
   const load = async (wanted: object) => {
     page.set({ choosing: true });
-    const answer = await page.ask("load_pair", wanted);
-    if (answer?.error) page.fail(answer.error, true);
-    if (!answer || answer.error) page.set({ choosing: false });
+    if (!(await page.ask("load_pair", wanted))) page.set({ choosing: false });
     feed.refresh();
   };
   const unload = async () => {
-    const answer = await page.ask("unload");
-    if (answer?.error) page.fail(answer.error);
+    await page.ask("unload");
     feed.refresh();
   };
   return (
     <>
-      <SearchBox label={words.searchModels} value={text} onChange={setText} />
-      {GROUPS.map((group) => {
+      <SearchBox label="Search models" value={text} onChange={setText} />
+      {Object.entries(GROUPS).map(([group, title]) => {
         const own = shown?.filter((row) => groupOf(row) === group) ?? [];
         const list = (
           <ul class="model-list ft-list">
@@ -61,17 +73,15 @@ export function Models({ page, status }: { page: ChatPage; status: any }) {
               <li key={row.id} data-model={row.id} class={row.loaded ? "loaded" : undefined}>
                 <ModelButton row={row} busy={Boolean(status?.opening)} onLoad={() => load({ target: row.id })} />
                 {row.loaded && row.group === "here" && (
-                  <Button small data-act="unload" disabled={Boolean(status?.opening)} onClick={unload}>
-                    {words.unload}
-                  </Button>
+                  <Button small text="Unload" data-act="unload" disabled={Boolean(status?.opening)} onClick={unload} />
                 )}
                 {row.group !== "server" && (
                   <Button
                     kind="quiet"
                     small
                     icon={SlidersHorizontal}
-                    label={words.loadOptionsOf(row.name)}
-                    title={words.loadOptions}
+                    label={`Load options of ${row.name}`}
+                    title="Load options"
                     aria-expanded={options === row.id}
                     onClick={() => setOptions(options === row.id ? "" : row.id)}
                   />
@@ -84,19 +94,19 @@ export function Models({ page, status }: { page: ChatPage; status: any }) {
         if (!own.length) return null;
         return group === "large" ? (
           <details key={group} class="ft-disclosure" open={parts.length > 0}>
-            <summary>{words.groups[group]}</summary>
+            <summary>{title}</summary>
             {list}
           </details>
         ) : (
           <section key={group}>
-            <h3>{words.groups[group]}</h3>
+            <h3>{title}</h3>
             {list}
           </section>
         );
       })}
-      {shown && !shown.length && <p class="ft-hint">{words.noModels}</p>}
+      {shown && !shown.length && <p class="ft-hint">No matches.</p>}
       <p class="ft-hint">
-        <PageLink page="models">{words.allModels}</PageLink>
+        <PageLink page="models">More models, downloads and servers</PageLink>
       </p>
     </>
   );
@@ -106,9 +116,9 @@ function ModelButton({ row, busy, onLoad }: { row: ModelRow; busy: boolean; onLo
   const { draft, fits, gated, group, loaded, name, size } = row;
   const told = [
     row.comparing ? "…" : draft,
-    group === "away" ? words.download(size) : size,
-    fits && words.fits[fits],
-    group === "away" && gated && words.gated,
+    group === "away" ? `Download ${size}` : size,
+    fits && FITS[fits],
+    group === "away" && gated && "needs an access token",
   ];
   return (
     <button
@@ -120,10 +130,92 @@ function ModelButton({ row, busy, onLoad }: { row: ModelRow; busy: boolean; onLo
       <b>{name}</b>
       {loaded && (
         <span class="tag">
-          <Icon of={Check} size={13} /> {words.isLoaded}
+          <Icon of={Check} size={13} /> Loaded
         </span>
       )}
       <span class={fits === "no" ? "about ft-fine warns" : "about ft-fine"}>{told.filter(Boolean).join(" · ")}</span>
     </button>
+  );
+}
+
+// ---- how a model is loaded: its draft and the precision of its weights, and what is remembered for it: context, threads, the precision of the KV cache
+
+const contextHint = ({ largest, longest }: any) =>
+  longest ? `Up to ${count(longest)}${largest && largest < longest ? `; ${count(largest)} fit now` : ""}` : "";
+
+// `onLoad` is called with the options.
+type LoadOptionsProps = { page: ChatPage; row: ModelRow; status: any; onLoad: (wanted: object) => void };
+export function LoadOptions({ page, row, status, onLoad }: LoadOptionsProps) {
+  const [offer, setOffer] = useState<any>(null); // the fields of the pair
+  const [kept, setKept] = useState<any>(null); // what is remembered
+  const ask = async (wanted: object) => {
+    const answer = await page.ask("pair_choices", wanted);
+    if (answer) setOffer(answer);
+  };
+  useEffect(() => {
+    ask({ target: row.id });
+    page.ask("load_options", { target: row.id }).then(setKept);
+  }, [row.id, row.loaded]);
+  if (!offer) return null;
+  const pair = Object.fromEntries(offer.fields.map(({ name, value }: any) => [name, value]));
+  // Shows a choice before the offer that follows from it: Load may be pressed meanwhile.
+  const choose = (name: string, value: string) => {
+    const fields = offer.fields.map((field: any) => (field.name === name ? { ...field, value } : field));
+    setOffer({ ...offer, fields });
+    ask({ target: row.id, ...pair, [name]: value });
+  };
+  const submit = async () => {
+    const { context, threads, kv_cache: cache } = kept ?? {};
+    const own = { target: row.id, context: context?.value, threads: threads?.value, kv_cache: cache?.value };
+    if (!kept || (await page.ask("keep_load_options", own))) onLoad({ target: row.id, ...pair });
+  };
+  const hint = (name: string, usual: string) =>
+    kept.fixed[name] ? `Set by ${kept.fixed[name]} on the command line.` : usual;
+  const change = (name: string) => (value: any) => setKept({ ...kept, [name]: { ...kept[name], value } });
+  return (
+    <Form class="load-options ft-fields" onSubmit={submit}>
+      {offer.fields.map(({ name, label, choices, value }: any) => (
+        <div key={name} id={name}>
+          <Select label={label} value={value} options={choices} onChange={(now) => choose(name, now)} />
+        </div>
+      ))}
+      {kept && (
+        <>
+          <NumberInput
+            label="Context, tokens"
+            hint={hint("context", contextHint(kept.context))}
+            value={kept.context.value}
+            min={256}
+            max={kept.context.longest || undefined}
+            placeholder="Automatic"
+            disabled={Boolean(kept.fixed.context)}
+            onChange={change("context")}
+          />
+          <NumberInput
+            label="CPU threads"
+            hint={hint("threads", "")}
+            value={kept.threads.value}
+            min={1}
+            max={kept.threads.most}
+            placeholder={`Automatic (${kept.threads.default})`}
+            disabled={Boolean(kept.fixed.threads)}
+            onChange={change("threads")}
+          />
+          {kept.kv_cache.choices.length > 1 && (
+            <Select
+              label="KV cache"
+              hint={hint("kv_cache", "")}
+              value={kept.kv_cache.value}
+              options={kept.kv_cache.choices}
+              disabled={Boolean(kept.fixed.kv_cache)}
+              onChange={change("kv_cache")}
+            />
+          )}
+        </>
+      )}
+      <Button kind="primary" type="submit" id="load-pair" disabled={Boolean(status?.opening)}>
+        {row.loaded ? "Reload with these" : offer.load}
+      </Button>
+    </Form>
   );
 }

@@ -60,7 +60,10 @@ class Attachments:
             return {"private": str(error)}
 
     @waits
-    @local_endpoint(words.PRIVATE_PAGE_AWAY)
+    @local_endpoint(
+        "Pages on the computer that runs Foretoken, or on its network, can only be added "
+        "in a browser on that computer."
+    )
     def add_private_page(self, data: View) -> View:
         """Read a web page of this machine or its network, whose number the user typed."""
         return self._added(fetch_page(str(data["address"]), private=True))
@@ -196,7 +199,9 @@ def _attachment(sent: dict[str, Any], known: dict[int, Attachment]) -> Attachmen
         return replace(stored, left_out=tuple(n for n in pages if n in out))
     name, text = sent.get("name"), sent.get("text")
     if not isinstance(name, str) or not isinstance(text, str) or "\0" in text:
-        raise InvalidRequest("files", words.ATTACHMENT_BROKEN)
+        raise InvalidRequest(
+            "files", "An attachment is not text. Remove it, or attach a PDF, Word or text file."
+        )
     return Attachment(one_line(name), text)
 
 

@@ -1,12 +1,21 @@
 // What goes with a message: files and web pages, which Python reads, shown as chips with what they take of the context.
 
+import { count, several } from "../../../shared/format";
 import { FileText, Globe, Paperclip, X } from "lucide";
-import { useEffect, useRef, useState } from "preact/hooks";
-import { Button, Icon, Menu, TextInput } from "../../../shared/components";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
+import { Button, Dialog, ErrorNote, Form, Icon, Menu, TextInput } from "../../../shared/components";
 import { drafts } from "../../../shared/form/drafts";
-import { away, reason, upload } from "../../../shared/frame/server";
-import { words } from "../words";
+import { answered, away, reason, upload } from "../../../shared/frame/server";
 import type { Attached, ChatPage } from "../types";
+
+const characters = (n: number) => (n < 1000 ? several(n, "character") : `${count(Math.round(n / 1000))} K characters`);
+
+function toldOf({ context, exact, files, used }: any) {
+  const all = files.reduce((sum: number, { tokens }: any) => sum + tokens, 0);
+  const said = `${exact ? "" : "About "}${several(all, "token")} attached`;
+  if (!context) return `${said}.`;
+  return `${said}${used < 100 ? "" : `, ${count(used)} in this chat`}; the context holds ${count(context)}.`;
+}
 
 const LONG_PASTE = 4000; // characters from which pasted text becomes an attachment
 
@@ -19,7 +28,7 @@ export function FileChip({ page, file }: { page: ChatPage; file: Attached }) {
     if (answer) setText(answer.text);
   };
   if (file.kind === "image") return <Picture file={file} />;
-  const size = file.tokens ? words.tokens(file.tokens) : words.characters(file.size ?? file.text.length);
+  const size = file.tokens ? several(file.tokens, "token") : characters(file.size ?? file.text.length);
   return (
     <details class="file ft-box" onToggle={({ currentTarget }) => load(currentTarget)}>
       <summary class="ft-row">
@@ -60,9 +69,9 @@ export function AttachmentRow({ page, files, message, onChange }: AttachmentRowP
           {(file.pages ?? 0) > 1 && (
             <TextInput
               class="page-choice"
-              aria-label={words.pagesOf(file.name)}
-              title={words.pagesHint}
-              placeholder={words.allPages}
+              aria-label={`Pages of ${file.name}`}
+              title="Pages to include, such as 1-5, 12. Empty: all that fit."
+              placeholder="all that fit"
               value={file.choice ?? ""}
               onChange={(choice) => choose(file, choice)}
             />
@@ -71,7 +80,7 @@ export function AttachmentRow({ page, files, message, onChange }: AttachmentRowP
             kind="quiet"
             small
             icon={X}
-            label={words.detach(file.name)}
+            label={`Remove ${file.name}`}
             onClick={() => onChange((now) => now.filter((each) => !same(each, file)))}
           />
         </span>
@@ -84,7 +93,7 @@ export function AttachmentRow({ page, files, message, onChange }: AttachmentRowP
           </p>
         ))}
       <Blind page={page} files={files} />
-      {fit && <p class={fit.over ? "ft-error" : "ft-hint"}>{fit.said || words.fit(fit)}</p>}
+      {fit && <p class={fit.over ? "ft-error" : "ft-hint"}>{fit.said || toldOf(fit)}</p>}
     </div>
   );
 }
@@ -126,10 +135,10 @@ export function AttachButton({ page, onFiles, onAdded }: AttachButtonProps) {
         kind="quiet"
         class="attach"
         icon={Paperclip}
-        label={words.attachHint}
+        label="Attach files or a web page"
         items={[
-          { label: words.attachFiles, icon: FileText, onPick: () => input.current?.click() },
-          { label: words.attachPage, icon: Globe, onPick: () => page.set({ addingPage: onAdded }) },
+          { label: "Files (PDF, Word, text, pictures …)", icon: FileText, onPick: () => input.current?.click() },
+          { label: "Add a web page", icon: Globe, onPick: () => page.set({ addingPage: onAdded }) },
         ]}
       />
       <input type="file" multiple hidden ref={input} onChange={({ currentTarget }) => take(currentTarget)} />
@@ -140,7 +149,7 @@ export function AttachButton({ page, onFiles, onAdded }: AttachButtonProps) {
 // Returns the listeners of a node on which files are dropped, or files and long texts pasted.
 export function takesFiles(onFiles: (files: File[]) => void) {
   const listen = (data: DataTransfer | null, event: Event, text: string) => {
-    const long = text.length > LONG_PASTE ? [new File([text], words.pasted, { type: "text/plain" })] : [];
+    const long = text.length > LONG_PASTE ? [new File([text], "Pasted text.txt", { type: "text/plain" })] : [];
     const files = [...(data?.files ?? []), ...(data?.files.length ? [] : long)];
     if (!files.length) return;
     event.preventDefault();
@@ -186,7 +195,7 @@ export function adding(page: ChatPage): (file: Attached) => void {
 // A thumbnail that opens the picture.
 export const Picture = ({ file }: { file: Attached }) => (
   <a class="picture" href={`/attachments/${file.id}`} target="_blank" rel="noopener noreferrer" title={file.name}>
-    <img src={`/attachments/${file.id}`} alt={words.pictureOf(file.name)} loading="lazy" />
+    <img src={`/attachments/${file.id}`} alt={`Picture: ${file.name}`} loading="lazy" />
   </a>
 );
 
@@ -196,7 +205,49 @@ function Blind({ page, files }: { page: ChatPage; files: Attached[] }) {
   if (!blind || !files.some(({ kind }) => kind === "image")) return null;
   return (
     <p class="ft-error" role="status">
-      {blind} {words.blind}
+      {blind} Remove the picture, or load a model that sees images.
     </p>
+  );
+}
+
+// ---- the dialog that adds a web page to a message by its address
+
+export function AddPage({ page, onAdded }: { page: ChatPage; onAdded: ((file: Attached) => void) | null }) {
+  const form = useRef<HTMLFormElement>(null);
+  useLayoutEffect(() => form.current?.querySelector("input")?.focus(), [onAdded]);
+  const onClose = () => page.set({ addingPage: null });
+  const [address, setAddress] = useState("");
+  const [busy, setBusy] = useState(false);
+  const [error, setError] = useState("");
+  const submit = async () => {
+    setBusy(true);
+    setError("");
+    try {
+      const found = await answered(page.server.add_page({ address }));
+      onAdded?.(found.private ? await answered(page.server.add_private_page({ address })) : found);
+      setAddress("");
+      onClose();
+    } catch (why) {
+      setError(reason(why));
+    }
+    setBusy(false);
+  };
+  return (
+    <Dialog title="Add a web page" open={onAdded !== null} onClose={onClose}>
+      <Form class="add-page" ref={form} onSubmit={submit}>
+        <TextInput
+          label="Address"
+          hint="Foretoken reads the page now and adds its text. Nothing else is fetched."
+          value={address}
+          onChange={setAddress}
+          placeholder="https://example.org/page"
+        />
+        <ErrorNote text={error} />
+        <div class="ft-row">
+          <Button onClick={onClose}>Cancel</Button>
+          <Button kind="primary" text={busy ? "Reading …" : "Add"} type="submit" disabled={busy || !address.trim()} />
+        </div>
+      </Form>
+    </Dialog>
   );
 }

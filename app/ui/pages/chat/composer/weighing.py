@@ -20,7 +20,11 @@ def chosen_pages(choice: str, attachment: Attachment) -> tuple[frozenset[int] | 
         return None, ""
     found = pages_in(choice, count)
     if not found:
-        return None, words.pages_malformed(choice.strip()[:40], count)
+        return None, (
+            f"“{choice.strip()[:40]}” names no page from 1 to {count}, so all that fit are "
+            "included. Type pages as "
+            "1-3, 7."
+        )
     beyond = any(int(each) > count for each in re.findall(r"\d+", choice))
     return found, words.pages_beyond(attachment.unit or "Page", count) if beyond else ""
 

@@ -4,7 +4,6 @@ import { useState } from "preact/hooks";
 import { Check, Copy, GitFork, Pencil, RotateCcw, Rows3, Trash2, type IconNode } from "lucide";
 import { toClipboard } from "../../../shared/browser";
 import { Button, useTimer } from "../../../shared/components";
-import { words } from "../words";
 import type { ChatPage, Message } from "../types";
 
 interface Action {
@@ -18,46 +17,46 @@ interface Action {
 
 const textOf = ({ role, text, reply }: Message) => (role === "user" ? text : reply.answer);
 
-const copy: Action = { name: "copy", icon: Copy, label: words.copy, run: (_, message) => toClipboard(textOf(message)) };
+const copy: Action = { name: "copy", icon: Copy, label: "Copy", run: (_, message) => toClipboard(textOf(message)) };
 const edit: Action = {
   name: "edit",
   icon: Pencil,
-  label: words.edit,
+  label: "Edit",
   changes: true,
   run: (page, { id }) => page.set({ editing: id }),
 };
 const fork: Action = {
   name: "fork",
   icon: GitFork,
-  label: words.fork,
-  hint: words.forkHint,
+  label: "Fork",
+  hint: "Start a new chat with everything up to here",
   run: (page, { id }) => page.fork(id),
 };
 const rounds: Action = {
   name: "rounds",
   icon: Rows3,
-  label: words.showRounds,
+  label: "Rounds",
   run: (page, message) => page.openRounds(message),
 };
 const remove: Action = {
   name: "delete",
   icon: Trash2,
-  label: words.remove,
+  label: "Delete",
   changes: true,
   run: (page, message) => page.deletions.deleteMessage(message),
 };
 export const retry: Action = {
   name: "retry",
   icon: RotateCcw,
-  label: words.retry,
-  hint: words.retryHint,
+  label: "Retry",
+  hint: "Write this reply again. With temperature 0 or a fixed seed the text will be the same.",
   changes: true,
   run: (page, { id }) => page.sending.act({ action: "retry", message: id }),
 };
 
 const ACTIONS: Record<Message["role"], Action[]> = {
   user: [edit, copy, fork, remove],
-  assistant: [retry, copy, { ...edit, label: words.editReply }, fork, rounds, remove],
+  assistant: [retry, copy, { ...edit, label: "Edit reply" }, fork, rounds, remove],
 };
 
 export function Actions({ page, message, idle }: { page: ChatPage; message: Message; idle: boolean }) {
@@ -77,7 +76,7 @@ export function Actions({ page, message, idle }: { page: ChatPage; message: Mess
             kind="quiet"
             small
             icon={done === action.name ? Check : action.icon}
-            label={done === action.name ? words.copied : action.label}
+            label={done === action.name ? "Copied" : action.label}
             title={action.hint ?? action.label}
             data-action={action.name}
             onClick={() => press(action)}

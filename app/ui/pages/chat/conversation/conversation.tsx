@@ -7,7 +7,6 @@ import { Follow } from "../../../shared/follow";
 import { attach } from "../composer/composer";
 import { takesFiles } from "../composer/attachments";
 import { differs } from "../notices";
-import { words } from "../words";
 import { MessageView } from "./message";
 import { Welcome } from "./welcome";
 import type { ChatPage, PageState } from "../types";
@@ -36,7 +35,7 @@ export function Conversation({ page, state }: { page: ChatPage; state: PageState
       <div
         class="messages"
         role="log"
-        aria-label={words.messages}
+        aria-label="Messages"
         tabIndex={0}
         ref={log}
         onClick={() => state.side && page.setSide(false)}
@@ -60,7 +59,7 @@ export function Conversation({ page, state }: { page: ChatPage; state: PageState
           ))}
         </div>
       </div>
-      <Button small class="newest" icon={ArrowDown} text={words.newest} hidden={stuck || empty} onClick={toEnd} />
+      <Button small class="newest" icon={ArrowDown} text="Newest" hidden={stuck || empty} onClick={toEnd} />
     </div>
   );
 }

@@ -5,7 +5,6 @@ import type { RefObject } from "preact";
 import { Button, Form, onEscape } from "../../../shared/components";
 import { drafts } from "../../../shared/form/drafts";
 import { AttachButton, AttachmentRow, readFiles, takesFiles } from "../composer/attachments";
-import { words } from "../words";
 import type { Attached, ChatPage, Message, Written } from "../types";
 
 // Focuses the editor when it opens, where the conversation stays: the end would go on being followed, past it.
@@ -41,7 +40,7 @@ export function Editor({ page, message }: { page: ChatPage; message: Message }) 
   const added = (file: Attached) => change({ files: [...latest.current.files, file] });
   const add = (chosen: File[]) => readFiles(page, chosen, added);
   const submit = () => {
-    if (!value.text.trim() && !value.files.length) page.fail(words.empty);
+    if (!value.text.trim() && !value.files.length) page.fail("The message is empty.");
     else page.sending.act({ action: "edit", message: message.id, ...value });
   };
   const key = (event: KeyboardEvent) => {
@@ -63,7 +62,7 @@ export function Editor({ page, message }: { page: ChatPage; message: Message }) 
         class="editor ft-input"
         rows={3}
         dir="auto"
-        aria-label={words.edit}
+        aria-label="Edit"
         ref={area}
         value={value.text}
         onInput={({ currentTarget }) => change({ text: currentTarget.value })}
@@ -71,8 +70,53 @@ export function Editor({ page, message }: { page: ChatPage; message: Message }) 
       />
       <div class="editing-buttons ft-row">
         <AttachButton page={page} onFiles={add} onAdded={added} />
-        <Button onClick={cancel}>{words.cancel}</Button>
-        <Button kind="primary" type="submit" text={words.saveAndSend} />
+        <Button onClick={cancel}>Cancel</Button>
+        <Button kind="primary" type="submit" text="Save and send" />
+      </div>
+    </Form>
+  );
+}
+
+// ---- a reply that is edited in its place: the edited text stays, or the model continues it
+
+const [SHORTEST, TALLEST, WIDTH] = [3, 20, 70]; // rows, and letters in one
+
+export function ReplyEditor({ page, message }: { page: ChatPage; message: Message }) {
+  const place = `edit-${message.id}`;
+  const [text, setText] = useState(() => drafts.of(place).text || message.reply.answer);
+  const rows = text.split("\n").reduce((sum, line) => sum + 1 + Math.floor(line.length / WIDTH), 0);
+  const area = useRef<HTMLTextAreaElement>(null);
+  useEditing(page, area);
+  const close = () => {
+    drafts.forget(place);
+    page.set({ editing: null });
+  };
+  const save = async (goOn: boolean) => {
+    const answer = await page.ask("edit_reply", { chat: page.state.chat, message: message.id, text });
+    if (!answer) return;
+    drafts.forget(place);
+    page.redraw(answer.chat);
+    if (goOn) page.sending.act({ action: "continue", message: answer.message });
+  };
+  return (
+    <Form class="editing ft-stack" onSubmit={() => save(false)} onKeyDown={onEscape(close)}>
+      <textarea
+        class="editor ft-input"
+        rows={Math.min(Math.max(SHORTEST, rows), TALLEST)}
+        dir="auto"
+        aria-label="Edit reply"
+        ref={area}
+        value={text}
+        onInput={({ currentTarget }) => {
+          setText(currentTarget.value);
+          drafts.keep(place, { text: currentTarget.value, files: [] });
+        }}
+      />
+      <p class="ft-hint">The previous version is kept, with its rounds.</p>
+      <div class="editing-buttons ft-row">
+        <Button onClick={close}>Cancel</Button>
+        <Button text="Save" data-act="save-reply" type="submit" />
+        <Button text="Save and continue" data-act="continue-reply" kind="primary" onClick={() => save(true)} />
       </div>
     </Form>
   );

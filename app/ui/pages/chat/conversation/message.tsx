@@ -1,17 +1,19 @@
 // A message of a conversation: its parts, its footer and its actions. Far from the view it is its text alone.
 
-import { useRef } from "preact/hooks";
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { ChevronLeft, ChevronRight } from "lucide";
-import { Button } from "../../../shared/components";
+import { Button, ErrorNote } from "../../../shared/components";
 import { memo } from "../../../shared/store";
-import { words } from "../words";
 import { Actions, retry } from "./actions";
 import { Editor } from "./editor";
-import { useNear } from "./near";
-import { PARTS, partsOf } from "./parts";
-import { ReplyEditor } from "./reply_editor";
-import { ReplyFoot, ReplyState } from "./reply_foot";
+import { ReplyEditor } from "./editor";
 import type { ChatPage, Message } from "../types";
+import { ReplyBody } from "../../../shared/reply_body";
+import { CallList } from "../tools/calls";
+import { FileChip } from "../composer/attachments";
+import type { ComponentChildren, ComponentType, RefObject } from "preact";
+import { count, several, speed, times } from "../../../shared/format";
+import { Figures, repeats, SpeedBar } from "../../../shared/figures/figures";
 
 // `fresh`: it is near the end when it is first drawn; `live`: its figures while it is written; `thinks`: the loaded
 // model may be told not to think; `other`: it did not write this message, so it cannot continue it; `inner`: a reply to
@@ -57,9 +59,9 @@ export const MessageView = memo((props: MessageProps) => {
       )}
       {drawn && message.left_out && message.role === "user" && (
         <div class="left-note ft-fine">
-          {words.leftOut}{" "}
+          Excluded: the model does not see it{" "}
           <Button kind="link" data-action="give" onClick={() => page.leavingOut.includeAgain(message)}>
-            {words.includeAgain}
+            Include again
           </Button>
         </div>
       )}
@@ -75,7 +77,7 @@ function Question(props: MessageProps) {
       <Parts {...props} />
       <div class="user-foot">
         {idle && props.last && (
-          <Button small text={words.answer} data-action="answer" onClick={() => retry.run(page, message)} />
+          <Button small text="Answer" data-action="answer" onClick={() => retry.run(page, message)} />
         )}
         {idle && <Branches page={page} message={message} />}
         <Actions page={page} message={message} idle={idle} />
@@ -126,14 +128,14 @@ function Branches({ page, message }: { page: ChatPage; message: Message }) {
       kind="quiet"
       small
       icon={step < 0 ? ChevronLeft : ChevronRight}
-      label={step < 0 ? words.versionBefore : words.versionAfter}
+      label={step < 0 ? "Previous version" : "Next version"}
       disabled={beside[here + step] === undefined}
       data-branch={step < 0 ? "before" : "after"}
       onClick={() => show(step)}
     />
   );
   return (
-    <span class="branches ft-fine" role="group" aria-label={words.versions}>
+    <span class="branches ft-fine" role="group" aria-label="Versions of this message">
       {arrow(-1)}
       <span>
         {here + 1}/{beside.length}
@@ -141,4 +143,188 @@ function Branches({ page, message }: { page: ChatPage; message: Message }) {
       {arrow(1)}
     </span>
   );
+}
+
+// ---- what a message is made of. A new kind of part is a component in PARTS, and its place in partsOf()
+
+type PartProps = { message: Message; page: ChatPage };
+export const PARTS: Record<string, ComponentType<PartProps>> = {
+  files: ({ message, page }) => (
+    <div class="files ft-row">
+      {message.files.map((file, index) => (
+        <FileChip key={index} page={page} file={file} />
+      ))}
+    </div>
+  ),
+  text: ({ message }) => (
+    <div class="body plain" dir="auto">
+      {message.text}
+    </div>
+  ),
+  reply: ({ message, page }) => <ReplyBody reply={message.reply} onDrawn={() => page.follow?.grown()} />,
+  calls: MessageCalls,
+};
+
+// Returns the parts of a message in their order.
+export function partsOf(message: Message) {
+  if (message.role === "assistant") return message.calls ? ["reply", "calls"] : ["reply"];
+  return [message.files?.length && "files", message.text && "text"].filter((each) => typeof each === "string");
+}
+
+// The calls of tools that a reply made. The last reply's can be continued where they ended.
+function MessageCalls({ message: { calls, id }, page }: PartProps) {
+  const { messages, running } = page.state;
+  const open = running === null && messages.at(-1)?.id === id;
+  if (!calls) return null;
+  return (
+    <CallList
+      calls={calls}
+      onAnswer={(call, answer, reason) => page.answerCall(call, answer, reason)}
+      onContinue={open ? () => page.sending.act({ action: "continue", message: id }) : null}
+    />
+  );
+}
+
+// ---- what is below a reply: its state and speed while it is written; then how it ended, one line of figures, its actions
+
+// Of a reply without an answer, by its end.
+const UNANSWERED: Record<string, string> = {
+  done: "The reply ended while thinking. Retry",
+  length: "The token limit was reached while thinking. Raise Max tokens and retry",
+  full: "The context filled up while thinking. Exclude early turns and retry",
+};
+
+// Returns why a reply ended before it was complete; undefined for another end.
+function reasonOf(end: string, stats: any): string | undefined {
+  if (end === "cancelled") return "Stopped";
+  if (end === "full") return "Stopped: the context is full";
+  if (end === "interrupted") return "Interrupted: Foretoken was closed";
+  const limit = stats?.completion_tokens ? `${count(stats.completion_tokens)}-token limit` : "token limit";
+  return end === "length" ? `Stopped at the ${limit}` : undefined;
+}
+
+export function ReplyState({ page, message, live, last, thinks, other }: MessageProps) {
+  const { status, stats, stage, error, reply } = message;
+  const running = status === "running";
+  const end = status === "length" && stats?.full ? "full" : status;
+  const unanswered = !running && reply.place?.to === null && UNANSWERED[end]; // it was still thinking
+  const silent =
+    end === "done" &&
+    !message.calls &&
+    !reply.answer.trim() &&
+    "The model ended its reply without a word. Retry, or ask in other words.";
+  const told = unanswered
+    ? `${unanswered}${thinks ? ", or turn Thinking off" : ""}.`
+    : (reasonOf(end, stats) ?? (silent || stage));
+  const goesOn = last && !running && !other && reasonOf(end, stats) && stats?.rounds > 0;
+  return (
+    <>
+      {running && <SpeedBar stats={live} />}
+      {(told || goesOn) && (
+        <div class="state ft-row ft-hint" role="status">
+          <span>{told}</span>
+          {goesOn && (
+            <Button
+              kind="link"
+              title="Continue this reply from where it stopped"
+              data-action="continue"
+              onClick={() => page.sending.act({ action: "continue", message: message.id })}>
+              Continue
+            </Button>
+          )}
+          {last && end === "length" && (
+            <Button kind="link" data-action="limit" onClick={() => page.openSetting("max-tokens")}>
+              Change limit
+            </Button>
+          )}
+        </div>
+      )}
+      <ErrorNote text={error} />
+    </>
+  );
+}
+
+type Turn = { completion_tokens: number; tokens_per_s: number | null; speedup: number | null };
+
+// The figures of a whole turn: all its replies, which called tools in between. Nothing where a turn is a single reply.
+function TurnTotals({ turn }: { turn?: Turn | null }) {
+  if (!turn) return null;
+  const { completion_tokens: tokens, tokens_per_s: perSecond, speedup } = turn;
+  const told = ["Whole turn", several(tokens, "token")];
+  if (perSecond) told.push(`${speed(perSecond)} tokens/s`);
+  if (speedup) told.push(`${times(speedup)} the speed without drafting`);
+  return <div class="turn-totals ft-fine">{told.join(" · ")}</div>;
+}
+
+// One quiet line: the figures and who wrote it; beside it `children`.
+export function ReplyFoot({ message, children }: { message: Message; children: ComponentChildren }) {
+  const { model, stats, writer } = message;
+  const predicted = stats?.predicted;
+  return (
+    <>
+      <div class="foot ft-row">
+        {model && (
+          <span class="writer ft-cut ft-fine" title={writer}>
+            {model}
+          </span>
+        )}
+        {Boolean(stats?.tokens_per_s) && <Figures stats={stats} />}
+        {children}
+      </div>
+      {!message.calls && <TurnTotals turn={stats?.turn} />}
+      {message.edited && (
+        <div class="saved edited ft-fine">Edited by you. Its rounds show only what the model wrote afterwards.</div>
+      )}
+      {predicted && (
+        <div class="saved ft-fine">
+          Reused {predicted.accepted} of {predicted.drafted} tokens from the previous reply.{" "}
+          {repeats(stats) && "Reused text is verified quickly, so this speed is not compared."}
+        </div>
+      )}
+    </>
+  );
+}
+
+// ---- whether a message is near the view. Distant ones are drawn as text alone, at the height they had, so that hundreds of messages cost little more than a few and can still be searched and copied
+
+const tell = new WeakMap<Element, (near: boolean, height: number) => void>();
+const observers = new WeakMap<Element, IntersectionObserver>(); // the observer of each scrolling element
+
+function observerOf(scroller: Element) {
+  let found = observers.get(scroller);
+  if (found) return found;
+  const each = (entries: IntersectionObserverEntry[]) => {
+    for (const { target, isIntersecting, boundingClientRect, rootBounds } of entries)
+      if (rootBounds?.height) tell.get(target)?.(isIntersecting, boundingClientRect.height); // else another page is shown
+  };
+  found = new IntersectionObserver(each, { root: scroller, rootMargin: "150% 0px" });
+  observers.set(scroller, found);
+  return found;
+}
+
+// True if the focus or a selection is in the node: it must stay as it is.
+const isHeld = (node: Element) => {
+  const selection = getSelection();
+  return (
+    node.contains(document.activeElement) ||
+    Boolean(selection && !selection.isCollapsed && selection.containsNode(node, true))
+  );
+};
+
+// Returns whether the node is near the view of `.messages`, and its height when it was last drawn. `first`: before that
+// is known.
+export function useNear(ref: RefObject<HTMLElement | null>, first: boolean): [boolean, number | null] {
+  const [[near, height], set] = useState<[boolean, number | null]>([first, null]);
+  useLayoutEffect(() => {
+    const node = ref.current;
+    const scroller = node?.closest(".messages");
+    if (!node || !scroller) return;
+    const observer = observerOf(scroller);
+    tell.set(node, (is, height) =>
+      set((before) => (before[0] === is || (!is && isHeld(node)) ? before : [is, is ? null : height])),
+    );
+    observer.observe(node);
+    return () => observer.unobserve(node);
+  }, [ref]);
+  return [near, height];
 }

@@ -1,9 +1,8 @@
 // The welcome of an empty chat: the model, and what to ask it first; or how far its load is.
 
-import { useState } from "preact/hooks";
-import { Button, LoadProgress, PageLink } from "../../../shared/components";
-import { greetings, where, words } from "../words";
-import { wasToured, endTour } from "./tour";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
+import { Button, LoadProgress, onEscape, PageLink, place, usePage } from "../../../shared/components";
+import { greetings, where } from "../greetings";
 import type { ChatPage } from "../state/page";
 
 const Pip = () => (
@@ -41,12 +40,16 @@ export function Welcome({ page, status, invites }: { page: ChatPage; status: any
           <LoadProgress status={status} ask={(name) => page.ask(name)} />
         ) : (
           <>
-            <h1>{status.unloaded ? words.unloaded(status.unloaded) : words.noModel}</h1>
-            <p>{status.unloaded ? words.unloadedBody : words.noModelBody}</p>
+            <h1>{status.unloaded ? `${status.unloaded} is unloaded` : "No model is loaded"}</h1>
+            <p>
+              {status.unloaded
+                ? "Your next message loads it again."
+                : "Choose one to start. Small models download in a minute."}
+            </p>
             <div class="ft-row">
-              <Button kind="primary" text={words.chooseModel} onClick={() => page.set({ pairOpen: true })} />
+              <Button kind="primary" text="Choose a model" onClick={() => page.set({ pairOpen: true })} />
               <PageLink page="models" class="ft-button">
-                {words.openModels}
+                Open Models
               </PageLink>
             </div>
           </>
@@ -93,9 +96,98 @@ function Invitation({ page }: { page: ChatPage }) {
   };
   return (
     <p class="invitation">
-      {words.tour.ask}{" "}
-      <Button kind="link" text={words.tour.yes} data-act="tour" onClick={() => page.set({ tour: 0 })} />{" "}
-      <Button kind="link" text={words.tour.no} data-act="no-tour" onClick={no} />
+      New here? <Button kind="link" text="Take the tour" data-act="tour" onClick={() => page.set({ tour: 0 })} />{" "}
+      <Button kind="link" text="No, thanks" data-act="no-tour" onClick={no} />
     </p>
+  );
+}
+
+// ---- a tour of five steps, offered once in an empty chat, and behind "?"
+
+const APART = 12; // px between a step and its target
+const remembered = "foretoken.tour";
+// Of the places of a step the first one that is visible counts.
+const STEPS = [
+  {
+    at: [".badge"],
+    title: "Your model",
+    text: "The loaded model and its draft model. Click to switch, or to see why a method is unavailable.",
+  },
+  {
+    at: [".msg.assistant:last-child .figures", ".msg.assistant:last-child .speed-bar", ".composer"],
+    title: "Speed",
+    text: "While the model writes, a bar compares its speed with the speed without drafting and another marks the acceptance from which drafting is faster.",
+  },
+  {
+    at: [".drawer [data-tab=rounds]", "[data-toggle=drawer]"],
+    title: "What was drafted",
+    text: "Each row is a round: what was guessed, what was accepted, and what the model chose instead. Click a row for its text.",
+  },
+  {
+    at: [".pages a[data-page=race]", ".pages [data-group=lab]", ".pages-menu"],
+    title: "Is it faster here?",
+    text: "Race runs the same prompt both ways, alternating, and names a winner only when the runs agree.",
+  },
+  {
+    at: [".pages a[data-page=server]", ".pages-menu"],
+    title: "For your other programs",
+    text: "The same model answers OpenAI's API on this computer. Copy ready-made code here.",
+  },
+];
+
+const isSeen = (node: Element | null | undefined) => Boolean(node?.getClientRects().length);
+
+export const wasToured = () => Boolean(localStorage.getItem(remembered));
+
+// Ends the tour; it is not offered again.
+export function endTour(page: ChatPage) {
+  localStorage.setItem(remembered, "seen");
+  page.set({ tour: null });
+}
+
+export function Tour({ page, step }: { page: ChatPage; step: number }) {
+  const node = useRef<HTMLDivElement>(null);
+  const head = useRef<HTMLHeadingElement>(null);
+  const shown = usePage();
+  const end = () => endTour(page);
+  useEffect(() => {
+    if (shown !== "chat") end();
+  }, [shown]);
+  useEffect(() => {
+    const from = document.activeElement as HTMLElement | null;
+    return () => (isSeen(from) ? from?.focus() : page.focusBox());
+  }, []);
+  useLayoutEffect(() => {
+    const found = STEPS[step].at.map((where) => document.querySelector(where));
+    const target = found.find(isSeen) ?? document.body;
+    const placed = () => node.current && place(node.current, target, APART);
+    target.classList.add("tour-target");
+    placed();
+    head.current?.focus({ preventScroll: true });
+    window.addEventListener("resize", placed);
+    return () => {
+      target.classList.remove("tour-target");
+      window.removeEventListener("resize", placed);
+    };
+  }, [step]);
+  const last = step + 1 === STEPS.length;
+  return (
+    <div class="tour ft-stack ft-box" role="dialog" aria-labelledby="tour-head" ref={node} onKeyDown={onEscape(end)}>
+      <h2 id="tour-head" tabIndex={-1} ref={head}>
+        {STEPS[step].title}
+      </h2>
+      <p>{STEPS[step].text}</p>
+      <div class="ft-row">
+        <span class="ft-hint">
+          {step + 1} of {STEPS.length}
+        </span>
+        <span class="grow" />
+        <Button kind="link" text="Close" data-act="tour-end" onClick={end} />
+        {step > 0 && <Button small text="Back" onClick={() => page.set({ tour: step - 1 })} />}
+        <Button small kind="primary" data-act="tour-next" onClick={() => (last ? end() : page.set({ tour: step + 1 }))}>
+          {last ? "Done" : "Next"}
+        </Button>
+      </div>
+    </div>
   );
 }

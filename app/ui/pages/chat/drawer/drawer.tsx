@@ -1,13 +1,13 @@
 // The drawer on the right with two tabs, Rounds and Settings. On a phone it covers the chat.
 
 import { X } from "lucide";
-import { Button, Tabs } from "../../../shared/components";
+import { Button, Form, Select, Tabs, TextInput, Toggle } from "../../../shared/components";
 import { SettingsForm } from "../../../shared/form/settings_form";
 import { memo } from "../../../shared/store";
-import { words } from "../words";
 import { Rounds } from "./rounds";
-import { ChatSettings } from "./system";
 import type { ChatPage, PageState } from "../types";
+import { useState } from "preact/hooks";
+import { showMarks } from "../../../shared/reply";
 
 export function Drawer({ page, state }: { page: ChatPage; state: PageState }) {
   const close = () => {
@@ -20,23 +20,19 @@ export function Drawer({ page, state }: { page: ChatPage; state: PageState }) {
     </SettingsForm>
   );
   return (
-    <aside class="drawer ft-stack" aria-label={words.drawer}>
+    <aside class="drawer ft-stack" aria-label="Rounds and settings">
       <Tabs
         name="drawer"
-        label={words.drawer}
+        label="Rounds and settings"
         shown={state.tab}
         onShow={(tab) => page.set({ tab: tab as PageState["tab"] })}
         keep
         tabs={[
-          {
-            id: "rounds",
-            title: words.rounds,
-            pane: <RoundsPane page={page} shown={state.shown} token={state.token} />,
-          },
-          { id: "settings", title: words.settings, pane: settings },
+          { id: "rounds", title: "Rounds", pane: <RoundsPane page={page} shown={state.shown} token={state.token} /> },
+          { id: "settings", title: "Settings", pane: settings },
         ]}
       />
-      <Button kind="quiet" small class="drawer-close" icon={X} label={words.close} onClick={close} />
+      <Button kind="quiet" small class="drawer-close" icon={X} label="Close" onClick={close} />
     </aside>
   );
 }
@@ -51,3 +47,75 @@ const RoundsPane = memo((props: Pick<PageState, "shown" | "token"> & { page: Cha
     />
   </div>
 ));
+
+// ---- the system prompt of one chat: a named one, or the one in the settings of all chats
+
+const focus = (node: HTMLElement | null) => node?.focus();
+
+// Settings of this page and of the open chat, which are not sent with a message.
+export function ChatSettings({ page, state }: { page: ChatPage; state: PageState }) {
+  const [marks, setMarks] = useState(false);
+  const mark = (on: boolean) => {
+    setMarks(on);
+    showMarks(on);
+  };
+  return (
+    <>
+      <SystemChoice page={page} state={state} />
+      <Toggle
+        label="Highlight drafted text"
+        hint="Solid line: drafted. Box: correction, in place of a rejected token. Dots: bonus, after an accepted draft."
+        value={marks}
+        onChange={mark}
+      />
+    </>
+  );
+}
+
+function SystemChoice({ page, state }: { page: ChatPage; state: PageState }) {
+  const { chat, preset, prompts, system } = state;
+  const [name, setName] = useState<string | null>(null); // of a prompt that is saved
+  const own = chat === null ? prompts.find((each) => each.name === preset) : system;
+  const names = prompts.map((each) => each.name);
+  if (own && !names.includes(own.name)) names.push(own.name);
+  const choose = async (chosen: string) => {
+    page.set({ preset: chosen, system: prompts.find((each) => each.name === chosen) ?? null });
+    if (chat !== null) await page.ask("use_system", { chat, name: chosen });
+  };
+  const save = async () => {
+    const answer = await page.ask("keep_prompt", { name: name?.trim(), text: page.settings.values?.system ?? "" });
+    if (!answer) return;
+    page.set({ prompts: answer, ...(chat === null ? {} : { system: { name: name?.trim() ?? "", text: "" } }) });
+    setName(null);
+    choose(name?.trim() ?? "");
+  };
+  const remove = async () => {
+    const answer = await page.ask("delete_prompt", { name: own?.name });
+    if (answer) page.set({ prompts: answer, ...(chat === null ? { preset: "" } : {}) });
+  };
+  return (
+    <div class="chat-system">
+      <Select
+        label="This chat uses"
+        name="chat-system"
+        value={own?.name ?? ""}
+        options={[{ id: "", label: "Default (above)" }, ...names]}
+        onChange={choose}
+      />
+      {own && <p class="ft-hint system-text">{own.text}</p>}
+      {name === null ? (
+        <div class="ft-row">
+          <Button kind="link" text="Save as preset" data-act="name-prompt" onClick={() => setName("")} />
+          {own && prompts.some((each) => each.own && each.name === own.name) && (
+            <Button kind="link" text="Delete preset" data-act="delete-prompt" onClick={remove} />
+          )}
+        </div>
+      ) : (
+        <Form class="ft-row" onSubmit={save}>
+          <TextInput value={name} aria-label="Preset name" placeholder="Preset name" ref={focus} onChange={setName} />
+          <Button small type="submit" text="Save" />
+        </Form>
+      )}
+    </div>
+  );
+}

@@ -1,16 +1,16 @@
 // The list of rounds: a row each, whose signs or tokens are shown.
 
+import { several } from "../../../shared/format";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { ArrowDown, Info } from "lucide";
 import { Button, Icon } from "../../../shared/components";
 import { Follow } from "../../../shared/follow";
 import { Chips } from "../../../shared/replay/chips";
-import { Probe, explains } from "../../../shared/replay/probe";
+import { Probe, explains } from "../../../shared/replay/chips";
 import { acceptedOf, agreedOf, type Round } from "../../../shared/replay/timeline";
-import { words } from "../../../shared/replay/words";
 import { VirtualList, type ListHandle } from "../../../shared/virtual";
 import type { RefObject } from "preact";
-import type { Rows } from "../../../shared/replay/rows";
+import type { Rows } from "../../../shared/replay/timeline";
 
 const CLOSED = 22; // px; as in rounds.css
 const OPEN = 54; // a guess
@@ -56,7 +56,7 @@ export function Lanes({ listed, allOpen, token, replayed, empty, onLight }: Lane
         class="lanes"
         tabIndex={0}
         role="region"
-        aria-label={words.rounds}
+        aria-label="Rounds"
         data-rounds={timeline.length}
         ref={node}
         onKeyDown={(event) => walk(event, { rows: rows.length, list, turn })}
@@ -82,9 +82,7 @@ export function Lanes({ listed, allOpen, token, replayed, empty, onLight }: Lane
         </VirtualList>
       </div>
       <Probe root={node} />
-      {!atEnd && (
-        <Button small class="newest" icon={ArrowDown} text={words.newest} onClick={() => follow.current?.toEnd()} />
-      )}
+      {!atEnd && <Button small class="newest" icon={ArrowDown} text="Newest" onClick={() => follow.current?.toEnd()} />}
     </div>
   );
 }
@@ -101,6 +99,12 @@ function useFollow(node: RefObject<HTMLElement | null>, length: number): [RefObj
   return [follow, atEnd];
 }
 
+function toldOf(round: Round) {
+  const told = `Round ${round.i + 1}: ${acceptedOf(round)} of ${round.d.length} accepted`;
+  const rejected = round.n[1] === "c" && round.d.find(([, fate]) => fate === "r");
+  return rejected ? `${told}, rejected at ${JSON.stringify(rejected[0])}` : told;
+}
+
 type LaneProps = { listed: Rows; row: number; open: boolean; lit: boolean; onTurn: () => void };
 function Lane({ listed, row, open, lit, onTurn, ...properties }: LaneProps) {
   const { timeline, changes } = listed;
@@ -109,8 +113,7 @@ function Lane({ listed, row, open, lit, onTurn, ...properties }: LaneProps) {
   const [first] = rounds;
   // A folded row always has a reason; another one tells it where the controller changed its mind.
   const why = folded ? timeline.why(from) : (first.w?.[0] ?? null);
-  const rejected = first.n[1] === "c" ? (first.d.find(([, fate]) => fate === "r")?.[0] ?? null) : null;
-  const summary = folded ? words.ofRun(to - from) : words.row(first.i + 1, acceptedOf(first), first.d.length, rejected);
+  const summary = folded ? `${several(to - from, "round")} not drafted` : toldOf(first);
   return (
     <li
       {...properties}
@@ -123,14 +126,14 @@ function Lane({ listed, row, open, lit, onTurn, ...properties }: LaneProps) {
         type="button"
         tabIndex={-1}
         aria-expanded={open}
-        aria-label={words.because(summary, why)}
+        aria-label={why ? `${summary}: ${why}` : summary}
         onClick={onTurn}>
         <span class="index" aria-hidden="true">
           {first.i + 1}
         </span>
         {folded ? <span class="run">{summary}</span> : <Cells round={first} />}
         {changes.has(from) && (
-          <span class="drafter tag" title={words.drafter}>
+          <span class="drafter tag" title="Drafting method from this round on">
             {first.o}
           </span>
         )}

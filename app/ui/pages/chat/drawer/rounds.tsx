@@ -1,25 +1,25 @@
 // The rounds of a reply: a row each, as long as what was accepted; a click shows the tokens. Consecutive rounds that
 // drafted nothing share one row. Above them the reply can be replayed.
 
+import { count, fixed, percent } from "../../../shared/format";
 import { useMemo, useRef, useState } from "preact/hooks";
 import { Button } from "../../../shared/components";
 import { Chips } from "../../../shared/replay/chips";
-import { Probe } from "../../../shared/replay/probe";
+import { Probe } from "../../../shared/replay/chips";
 import { Replay } from "../../../shared/replay/replay";
-import { Rows } from "../../../shared/replay/rows";
-import { words } from "../../../shared/replay/words";
+import { Rows } from "../../../shared/replay/timeline";
 import { Lanes } from "./lanes";
 import type { Stats } from "../../../shared/figures/figures";
 import type { Round } from "../../../shared/replay/timeline";
 
-// The signs of the legend, by the names of their words.
-const SIGNS = {
-  accepted: "cell-kept",
-  rejected: "cell-cap",
-  unseen: "cell-left",
-  correction: "cell-own correction",
-  bonus: "cell-own bonus",
-};
+// The legend: each sign's look, name, and what it means.
+const SIGNS = [
+  ["cell-kept", "accepted", "Drafted, and accepted by the target"],
+  ["cell-cap", "rejected", "Drafted, and rejected by the target"],
+  ["cell-left", "not checked", "Drafted after a rejected token"],
+  ["cell-own correction", "correction", "The target's own token in place of a rejected one"],
+  ["cell-own bonus", "bonus", "The target's own token after all drafted ones were accepted"],
+];
 
 // The reply whose rounds are shown.
 export interface ShownReply {
@@ -60,9 +60,14 @@ export function Rounds({ reply, token = null, onLight = () => {}, onSave }: Roun
     <>
       <header>
         <div class="ft-row ft-spread">
-          <h2>{words.rounds}</h2>
-          <Button small aria-pressed={allOpen} title={words.textHint} data-action="words" onClick={toggleText}>
-            {words.text}
+          <h2>Rounds</h2>
+          <Button
+            small
+            aria-pressed={allOpen}
+            title="Show the text of each round"
+            data-action="words"
+            onClick={toggleText}>
+            Text
           </Button>
         </div>
         {Boolean(reply?.stats?.rounds) && <Totals stats={reply?.stats as Stats} />}
@@ -73,11 +78,11 @@ export function Rounds({ reply, token = null, onLight = () => {}, onSave }: Roun
           class="replay-drawer ft-disclosure"
           open={replaying}
           onToggle={({ currentTarget }) => setReplaying(currentTarget.open)}>
-          <summary>{words.replay}</summary>
+          <summary>Replay</summary>
           {replaying && <Replay timeline={timeline} onMove={move} />}
           <div class="ft-row">
-            {save("html", words.saveHtml, words.saveHtmlHint)}
-            {save("jsonl", words.saveTrace, words.saveTraceHint)}
+            {save("html", "Save as HTML", "A replay in one HTML file; opens offline")}
+            {save("jsonl", "Save as JSONL", "All events, one JSON object per line")}
           </div>
         </details>
       )}
@@ -88,7 +93,11 @@ export function Rounds({ reply, token = null, onLight = () => {}, onSave }: Roun
         token={token}
         replayed={replayed.id === id ? replayed.rounds : 0}
         onLight={onLight}
-        empty={done ? words.none : words.empty}
+        empty={
+          done
+            ? "No round data for this reply. It was imported, edited, stopped before the first round, or came from a server that does not report rounds."
+            : "The rounds of the next reply appear here: drafted tokens, which were accepted, and what the model chose instead."
+        }
       />
       {latest && <Latest round={latest} />}
     </>
@@ -96,9 +105,17 @@ export function Rounds({ reply, token = null, onLight = () => {}, onSave }: Roun
 }
 
 function Totals({ stats }: { stats: Stats }) {
+  const rate = stats.drafted && stats.acceptance_rate !== null ? ` (${percent(stats.acceptance_rate)})` : "";
+  const totals = [
+    ["rounds", stats.rounds === 1 ? "round" : "rounds", count(stats.rounds)],
+    ["drafted", "drafted", count(stats.drafted)],
+    ["accepted", "accepted", count(stats.accepted) + rate],
+    ["length", "tokens per round", fixed(stats.mean_acceptance_length)],
+    ["tokens", stats.completion_tokens === 1 ? "token" : "tokens", count(stats.completion_tokens)],
+  ];
   return (
-    <dl class="totals ft-pairs ft-fine" aria-label={words.totalsName}>
-      {words.totals(stats).map(({ name, label, value }) => (
+    <dl class="totals ft-pairs ft-fine" aria-label="Totals">
+      {totals.map(([name, label, value]) => (
         <div key={name} data-total={name}>
           <dt>{label}</dt>
           <dd>{value}</dd>
@@ -110,13 +127,13 @@ function Totals({ stats }: { stats: Stats }) {
 
 function Legend() {
   return (
-    <ul class="legend ft-legend" aria-label={words.legendName}>
-      {Object.entries(SIGNS).map(([kind, sign]) => (
-        <li key={kind} title={words.legendHints[kind as keyof typeof SIGNS]}>
+    <ul class="legend ft-legend" aria-label="Legend">
+      {SIGNS.map(([look, name, hint]) => (
+        <li key={name} title={hint}>
           <span class="cells" aria-hidden="true">
-            <i class={sign} />
+            <i class={look} />
           </span>
-          {words.legend[kind as keyof typeof SIGNS]}
+          {name}
         </li>
       ))}
     </ul>
@@ -126,7 +143,7 @@ function Legend() {
 function Latest({ round }: { round: Round }) {
   const node = useRef<HTMLDivElement>(null);
   return (
-    <div class="latest" role="group" aria-label={words.latest} ref={node}>
+    <div class="latest" role="group" aria-label="Latest round" ref={node}>
       <Chips round={round} />
       <Probe root={node} />
     </div>

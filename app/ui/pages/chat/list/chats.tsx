@@ -1,14 +1,23 @@
 // The list of chats: folders, then days, newest first; search, rename, move, export, import and delete.
 
-import { FileDown, FolderPlus, Pencil, SquarePen, Trash2, Upload, Ellipsis, X } from "lucide";
-import { useRef, useState } from "preact/hooks";
+import {
+  ChevronDown,
+  ChevronRight,
+  Ellipsis,
+  FileDown,
+  FolderPlus,
+  Pencil,
+  SquarePen,
+  Trash2,
+  Upload,
+  X,
+} from "lucide";
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { saveFile } from "../../../shared/browser";
-import { Button, Dialog, SearchBox, Select, useFound } from "../../../shared/components";
+import { Button, Dialog, Icon, SearchBox, Select, useFound } from "../../../shared/components";
 import { memo } from "../../../shared/store";
-import { words } from "../words";
-import { ChatFolder, dragging, dropping } from "./folders";
-import { NameInput } from "./name_input";
 import type { Chat, ChatPage, Folder } from "../types";
+import { type ComponentChildren, toChildArray } from "preact";
 
 const DAY = 86_400_000;
 const months = new Intl.DateTimeFormat("en", { month: "long", year: "numeric" });
@@ -18,10 +27,10 @@ const months = new Intl.DateTimeFormat("en", { month: "long", year: "numeric" })
 function byDay(chats: Chat[], now: Date) {
   const midnight = new Date(now.getFullYear(), now.getMonth(), now.getDate()).getTime();
   const spans: [number, string][] = [
-    [0, words.today],
-    [1, words.yesterday],
-    [7, words.week],
-    [30, words.month],
+    [0, "Today"],
+    [1, "Yesterday"],
+    [7, "Previous 7 days"],
+    [30, "Previous 30 days"],
   ];
   const name = (at: number) => spans.find(([days]) => at >= midnight - days * DAY)?.[1] ?? months.format(at);
   const days = new Map<string, Chat[]>();
@@ -66,22 +75,13 @@ export const ChatList = memo(({ page, chats, folders, current }: ChatListProps) 
   return (
     <>
       <div class="ft-row ft-spread">
-        <h2>{words.chats}</h2>
-        <Button
-          class="side-close"
-          kind="quiet"
-          small
-          icon={X}
-          label={words.close}
-          onClick={() => page.setSide(false)}
-        />
-        <Button small icon={SquarePen} data-action="new" title="Alt+N" onClick={() => page.newChat()}>
-          {words.newChat}
-        </Button>
+        <h2>Chats</h2>
+        <Button class="side-close" kind="quiet" small icon={X} label="Close" onClick={() => page.setSide(false)} />
+        <Button small icon={SquarePen} text="New chat" data-action="new" title="Alt+N" onClick={() => page.newChat()} />
       </div>
-      <SearchBox label={words.search} value={text} onChange={setText} />
+      <SearchBox label="Search chats" value={text} onChange={setText} />
       <div class="chat-list ft-stack" {...dropping(page, null)}>
-        {naming && <NameInput label={words.folderName} onDone={newFolder} />}
+        {naming && <NameInput label="Folder name" onDone={newFolder} />}
         {folders
           .map((folder) => ({ folder, own: shown.filter((chat) => chat.folder === folder.id) }))
           .filter(({ own }) => own.length || !found)
@@ -96,7 +96,7 @@ export const ChatList = memo(({ page, chats, folders, current }: ChatListProps) 
             <ul class="ft-list">{own.map(item)}</ul>
           </section>
         ))}
-        {!shown.length && <p class="none ft-hint">{found ? words.noneFound : words.noChats}</p>}
+        {!shown.length && <p class="none ft-hint">{found ? "No matches." : "Chats are stored on this computer."}</p>}
       </div>
       <input
         type="file"
@@ -106,7 +106,7 @@ export const ChatList = memo(({ page, chats, folders, current }: ChatListProps) 
         ref={file}
         onChange={({ currentTarget }) => take(currentTarget)}
       />
-      <Dialog class="imported" title={words.importChat} open={summary.length > 0} onClose={() => setSummary([])}>
+      <Dialog class="imported" title="Import" open={summary.length > 0} onClose={() => setSummary([])}>
         {summary.map((line) => (
           <p key={line} dir="auto">
             {line}
@@ -115,10 +115,15 @@ export const ChatList = memo(({ page, chats, folders, current }: ChatListProps) 
       </Dialog>
       <div class="ft-row ft-spread">
         <Button kind="link" icon={FolderPlus} data-action="new-folder" onClick={() => setNaming({ chat: null })}>
-          {words.newFolder}
+          New folder
         </Button>
-        <Button kind="link" icon={Upload} class="import" title={words.importHint} onClick={() => file.current?.click()}>
-          {words.importChat}
+        <Button
+          kind="link"
+          icon={Upload}
+          class="import"
+          title="Import chats: exported here (JSON), from ChatGPT (the zip of its export) or LM Studio"
+          onClick={() => file.current?.click()}>
+          Import
         </Button>
       </div>
     </>
@@ -128,7 +133,7 @@ export const ChatList = memo(({ page, chats, folders, current }: ChatListProps) 
 type ChatItemProps = { page: ChatPage; chat: Chat; folders: Folder[]; current: boolean; onNewFolder: () => void };
 function ChatItem({ page, chat, folders, current, onNewFolder }: ChatItemProps) {
   const [open, setOpen] = useState<"" | "menu" | "name">("");
-  const title = chat.title || words.untitled;
+  const title = chat.title || "New chat";
   const go = (event: MouseEvent) => {
     if (event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
     event.preventDefault();
@@ -152,7 +157,7 @@ function ChatItem({ page, chat, folders, current, onNewFolder }: ChatItemProps) 
   if (open === "name")
     return (
       <li class={current ? "current" : undefined}>
-        <NameInput label={words.rename} name={chat.title} onDone={rename} />
+        <NameInput label="Rename" name={chat.title} onDone={rename} />
       </li>
     );
   return (
@@ -168,29 +173,155 @@ function ChatItem({ page, chat, folders, current, onNewFolder }: ChatItemProps) 
         {title}
       </a>
       <span class="tools">
-        {tool(Pencil, words.rename, () => setOpen("name"))}
-        {tool(Ellipsis, words.more, () => setOpen(open === "menu" ? "" : "menu"))}
-        {tool(Trash2, words.remove, () => page.deletions.deleteChat(chat))}
+        {tool(Pencil, "Rename", () => setOpen("name"))}
+        {tool(Ellipsis, "More", () => setOpen(open === "menu" ? "" : "menu"))}
+        {tool(Trash2, "Delete", () => page.deletions.deleteChat(chat))}
       </span>
       {open === "menu" && (
         <div class="menu ft-stack">
           <Select
-            label={words.moveTo}
+            label="Move to"
             value={String(folders.some(({ id }) => id === chat.folder) ? chat.folder : "")}
             options={[
-              { value: "", label: words.noFolder },
-              ...folders.map(({ id, name }) => ({ value: String(id), label: name })),
-              { value: "new", label: `${words.newFolder}…` },
+              { id: "", label: "No folder" },
+              ...folders.map(({ id, name }) => ({ id: String(id), label: name })),
+              { id: "new", label: `New folder…` },
             ]}
             onChange={move}
           />
-          {["markdown", "json"].map((form) => (
+          {[
+            ["markdown", "Markdown"],
+            ["json", "JSON"],
+          ].map(([form, name]) => (
             <Button key={form} kind="link" icon={FileDown} data-export={form} onClick={() => exported(form)}>
-              {words.exports[form]}
+              Export as {name}
             </Button>
           ))}
         </div>
       )}
     </li>
+  );
+}
+
+// ---- folders in the list of chats: folded or not, renamed, deleted; chats are dragged into them and out
+
+const KIND = "application/x-foretoken-chat";
+
+type ChatFolderProps = { page: ChatPage; folder: Folder; folded: boolean; children: ComponentChildren };
+export function ChatFolder({ page, folder: { id, name }, folded, children }: ChatFolderProps) {
+  const [renaming, setRenaming] = useState(false);
+  const rename = async (text: string | null) => {
+    if (text) await page.change("change_folder", { folder: id, name: text });
+    setRenaming(false);
+  };
+  const count = toChildArray(children).length;
+  return (
+    <section class="chat-folder" data-folder={id} {...dropping(page, id)}>
+      {renaming ? (
+        <NameInput label="Rename" name={name} onDone={rename} />
+      ) : (
+        <div class="folder-head">
+          <button
+            class="fold ft-bare ft-row"
+            type="button"
+            aria-expanded={!folded}
+            onClick={() => page.change("change_folder", { folder: id, folded: !folded })}>
+            <Icon of={folded ? ChevronRight : ChevronDown} size={15} />
+            <span class="ft-cut" dir="auto">
+              {name}
+            </span>
+            <span class="ft-hint">{count}</span>
+          </button>
+          <span class="tools">
+            <Button
+              kind="quiet"
+              small
+              icon={Pencil}
+              title="Rename"
+              label={`Rename: ${name}`}
+              onClick={() => setRenaming(true)}
+            />
+            <Button
+              kind="quiet"
+              small
+              icon={Trash2}
+              title="Delete folder, keep chats"
+              label={`Delete folder, keep chats: ${name}`}
+              onClick={() => page.change("delete_folder", { folder: id })}
+            />
+          </span>
+        </div>
+      )}
+      <ul class="ft-list" hidden={folded}>
+        {count ? children : <li class="none ft-hint">Drag a chat here, or use “Move to” in its menu.</li>}
+      </ul>
+    </section>
+  );
+}
+
+// Returns the attributes of a chat that can be dragged into a folder.
+export const dragging = (chat: number) => ({
+  draggable: true,
+  onDragStart: ({ dataTransfer }: any) => {
+    dataTransfer.setData(KIND, String(chat));
+    dataTransfer.effectAllowed = "move";
+  },
+});
+
+// Returns the listeners of a place that takes chats into `folder`; null takes them out of theirs.
+export function dropping(page: ChatPage, folder: number | null) {
+  const ours = (event: any) => {
+    if (!event.dataTransfer?.types.includes(KIND)) return false;
+    event.preventDefault();
+    event.stopPropagation();
+    return true;
+  };
+  const over = (event: any, on: boolean) => event.currentTarget.classList.toggle("over", on);
+  return {
+    onDragOver: (event: DragEvent) => ours(event) && over(event, true),
+    onDragLeave: (event: DragEvent) => over(event, false),
+    onDrop: (event: any) => {
+      over(event, false);
+      if (ours(event)) page.change("move_chat", { chat: Number(event.dataTransfer.getData(KIND)), folder });
+    },
+  };
+}
+
+// ---- a name that is written in its place
+
+// `onDone` is called once, with the new name, or with null if it is the old one or Escape was pressed.
+type NameInputProps = { label: string; name?: string; onDone: (name: string | null) => void };
+export function NameInput({ label, name = "", onDone }: NameInputProps) {
+  const input = useRef<HTMLInputElement>(null);
+  const open = useRef(true);
+  // Before anything else is typed.
+  useLayoutEffect(() => {
+    input.current?.focus();
+    input.current?.select();
+  }, []);
+  const close = (keep: boolean) => {
+    if (!open.current) return;
+    open.current = false;
+    const text = input.current?.value.trim();
+    onDone(keep && text && text !== name ? text : null);
+  };
+  const key = (event: KeyboardEvent) => {
+    event.stopPropagation();
+    if (event.key === "Enter") close(true);
+    if (event.key === "Escape") close(false);
+  };
+  return (
+    <input
+      class="rename ft-input"
+      type="text"
+      dir="auto"
+      maxLength={120}
+      aria-label={label}
+      placeholder={label}
+      defaultValue={name}
+      ref={input}
+      onKeyDown={key}
+      onBlur={() => close(true)}
+    />
   );
 }

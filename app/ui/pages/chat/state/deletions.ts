@@ -1,7 +1,7 @@
 // Deletes chats and messages, and undoes that.
 
+import { cut } from "../../../shared/format";
 import { answered, away, reason } from "../../../shared/frame/server";
-import { words } from "../words";
 import type { Chat, ChatPage, Message } from "../types";
 
 export class Deletions {
@@ -13,7 +13,7 @@ export class Deletions {
     const answer = await this.page.change("delete_chat", { chat: chat.id });
     if (!answer) return;
     if (chat.id === this.page.state.chat) this.page.showChat(null);
-    this.offerUndo(words.chatDeleted(chat.title || words.untitled), answer.deleted);
+    this.offerUndo(`Deleted “${cut(chat.title || "New chat", 40)}”.`, answer.deleted);
   }
 
   async deleteMessage(message: Message) {
@@ -22,7 +22,7 @@ export class Deletions {
     const answer = await this.page.ask("delete_message", { chat, message: message.id });
     if (!answer) return;
     this.page.redraw(answer.chat);
-    this.offerUndo(words.messageDeleted(following), answer.deleted);
+    this.offerUndo(`Deleted this message${following ? ` and ${following} after it` : ""}.`, answer.deleted);
   }
 
   async clear() {
@@ -30,7 +30,7 @@ export class Deletions {
     const answer = await this.page.ask("clear_chat", { chat: this.page.state.chat });
     if (!answer) return;
     this.page.showChat(answer.chat);
-    this.offerUndo(words.cleared, answer.deleted);
+    this.offerUndo("Chat cleared.", answer.deleted);
   }
 
   // `text` says what was deleted.

@@ -8,14 +8,12 @@ import { answered, away, reason, type Endpoints, upload } from "../../../shared/
 import { pairKey, status } from "../../../shared/frame/status";
 import { Reply } from "../../../shared/reply";
 import { Store } from "../../../shared/store";
-import { words as toolWords } from "../tools/words";
-import { words } from "../words";
 import { CurrentChat } from "./current";
 import { Deletions } from "./deletions";
-import { LeavingOut } from "./leaving_out";
+import { LeavingOut } from "./sending";
 import { Sending } from "./sending";
 import { Stream } from "./stream";
-import { NOTHING, PageState, type Listing, type Message, type Written } from "../types";
+import { BUSY, NOTHING, PageState, type Listing, type Message, type Written } from "../types";
 import type { Follow } from "../../../shared/follow";
 import type { Call } from "../tools/calls";
 
@@ -23,6 +21,9 @@ const narrow = matchMedia("(max-width: 699px)"); // the drawer lies over the cha
 const overlaid = matchMedia("(max-width: 1079px)"); // the list of chats lies over the chat
 const drawerKept = "foretoken.drawer";
 const opensDrawer = () => !narrow.matches && localStorage.getItem(drawerKept) !== "closed";
+
+const GONE = "This chat no longer exists.";
+const LOADS = ["load_pair", "load_written"]; // endpoints
 
 export class ChatPage extends Store<PageState> {
   current = new CurrentChat();
@@ -71,7 +72,7 @@ export class ChatPage extends Store<PageState> {
     try {
       return await answered(this.server[name](data));
     } catch (error) {
-      if (!away(error)) this.fail(reason(error));
+      if (!away(error)) this.fail(reason(error), LOADS.includes(name));
       return null;
     }
   }
@@ -83,7 +84,7 @@ export class ChatPage extends Store<PageState> {
     this.set({ ...listing(answer), prompts: answer.prompts });
     this.showChat(answer.chat, { replace: true });
     this.set({ ready: true });
-    if (missed) this.fail(words.gone);
+    if (missed) this.fail(GONE);
     else if (answer.notice) this.fail(answer.notice);
     this.sending.goOn(answer);
     this.sending.release();
@@ -237,7 +238,7 @@ export class ChatPage extends Store<PageState> {
     if (!answer) return;
     this.take(answer);
     this.set({ side: false });
-    if (!answer.chat) this.fail(words.gone);
+    if (!answer.chat) this.fail(GONE);
   }
 
   // Shows the chat and the list of an answer.
@@ -288,7 +289,7 @@ export class ChatPage extends Store<PageState> {
   // Answers for a call of a tool that waits.
   async answerCall({ id, server }: Call, answer: string, text = "") {
     const data = { run: this.state.running, call: id, name: server, answer, text };
-    if ((await this.ask("answer_call", data)) === false) this.fail(toolWords.elsewhere);
+    if ((await this.ask("answer_call", data)) === false) this.fail("This call was already answered in another window.");
   }
 
   // The reply of this chat has ended.
@@ -299,7 +300,7 @@ export class ChatPage extends Store<PageState> {
 
   write(draft: Written) {
     const { error } = this.state;
-    this.set({ draft, ...(error?.text === words.busy ? { error: null } : {}) });
+    this.set({ draft, ...(error?.text === BUSY ? { error: null } : {}) });
     this.sending.keep();
   }
 
@@ -313,7 +314,7 @@ export class ChatPage extends Store<PageState> {
     const told = [];
     let failed = false;
     for (const file of files) {
-      this.set({ told: words.importing(file.name) });
+      this.set({ told: `Importing ${file.name} …` });
       try {
         const answer = await upload("/chats/import", file);
         told.push(...answer.summary);
@@ -333,7 +334,7 @@ export class ChatPage extends Store<PageState> {
     const answer = await this.ask("fork_chat", { chat: this.state.chat, message });
     if (!answer) return;
     this.take(answer);
-    this.set({ told: words.forked });
+    this.set({ told: "This is the fork. The original chat is unchanged." });
   }
 
   // ---- what lies beside and over the chat

@@ -5,10 +5,8 @@ import { address } from "../../../shared/addresses";
 import { drafts } from "../../../shared/form/drafts";
 import { answered, away, reason } from "../../../shared/frame/server";
 import { status } from "../../../shared/frame/status";
-import { words as toolWords } from "../tools/words";
-import { words } from "../words";
 import type { ChatPage } from "./page";
-import { NOTHING, type Request, type Written } from "../types";
+import { BUSY, type Message, NOTHING, type Request, type Written } from "../types";
 
 // Returns several texts with their files as one.
 const joined = (...parts: (Partial<Written> | null)[]) => ({
@@ -28,8 +26,8 @@ export class Sending {
   // Sends what is in the message box, after the current reply if there is one.
   send() {
     const { draft } = this.page.state;
-    if (!draft.text.trim() && !draft.files.length) return this.page.fail(words.empty);
-    if (this.page.state.reading.length) return this.page.fail(words.stillReading);
+    if (!draft.text.trim() && !draft.files.length) return this.page.fail("The message is empty.");
+    if (this.page.state.reading.length) return this.page.fail("Wait until the files are read.");
     this.page.set({ draft: NOTHING });
     this.request({ action: "send", ...draft });
   }
@@ -37,7 +35,7 @@ export class Sending {
   // Asks for a reply: a retry, an edit, a continuation. Refuses it while another reply is requested or written.
   act(data: Request) {
     const { running, queued } = this.page.state;
-    if (running !== null || queued || this.given) this.page.fail(words.busy);
+    if (running !== null || queued || this.given) this.page.fail(BUSY);
     else this.request(data);
   }
 
@@ -85,7 +83,7 @@ export class Sending {
 
   // Waits for a load that Python knew of before this page, or for servers of tools that are being started.
   async wait(data: Request, starting?: string[]) {
-    this.page.set({ queued: data, ...(starting ? { told: toolWords.starting(starting) } : {}) });
+    this.page.set({ queued: data, ...(starting ? { told: `Starting ${starting.join(", ")} …` } : {}) });
     if (starting) await new Promise((over) => setTimeout(over, 500));
     else await status.refresh();
     this.release();
@@ -110,7 +108,7 @@ export class Sending {
   unloaded(failed?: string | null) {
     this.giveBack();
     if (failed) this.page.fail(failed, true);
-    else this.page.set({ told: words.loadCancelled });
+    else this.page.set({ told: "Loading was cancelled, so the message was not sent." });
   }
 
   putBack(data: Request | null) {
@@ -142,5 +140,51 @@ export class Sending {
     const done = chat && page.questions.at(-1)?.text === asked.text;
     if (here && done) page.set({ draft: rest });
     else if (here && (waits || chat?.running)) page.set({ draft: rest, queued: asked });
+  }
+}
+
+// ---- leaves messages out of what the model is given, for a request that does not fit, and includes them again
+
+export class LeavingOut {
+  constructor(readonly page: ChatPage) {}
+
+  // Questions with their replies, without messages that are left out.
+  get turns() {
+    const found: Message[][] = [];
+    for (const message of this.page.state.messages.filter((each) => !each.left_out)) {
+      if (message.role === "user" || !found.length) found.push([]);
+      found.at(-1)?.push(message);
+    }
+    return found;
+  }
+
+  // Asks what to leave out, because `data` did not fit.
+  full(data: Request, why: string) {
+    const { messages } = this.page.state;
+    const place = data.message ? messages.findIndex(({ id }) => id === data.message) : messages.length;
+    const ahead = new Set(messages.slice(0, place));
+    if (data.action !== "edit" && data.action !== "send") ahead.delete(messages[place - 1]); // its question is needed
+    const turns = this.turns.map((turn) => turn.filter((each) => ahead.has(each))).filter((turn) => turn.length);
+    this.page.set({ overflow: { why, turns, data } });
+  }
+
+  // Sends again what did not fit.
+  again(data: Request) {
+    if (data.action === "send") this.page.set({ draft: NOTHING }); // it was put back into the box
+    this.page.sending.request(data);
+  }
+
+  // `then` is sent afterwards.
+  async leaveOut(messages: number[], out = true, then: Request | null = null) {
+    const chat = await this.page.ask("leave_out", { chat: this.page.state.chat, messages, out });
+    if (!chat) return;
+    this.page.redraw(chat);
+    if (then) this.again(then);
+  }
+
+  includeAgain(message: Message) {
+    const { messages } = this.page.state;
+    const reply = messages[messages.findIndex(({ id }) => id === message.id) + 1];
+    return this.leaveOut([message.id, ...(reply?.role === "assistant" ? [reply.id] : [])], false);
   }
 }

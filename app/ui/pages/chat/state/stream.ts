@@ -1,11 +1,10 @@
 // Follows the reply that is written, and shows the rounds of this reply or of an earlier one.
 
+import { several } from "../../../shared/format";
 import { saveFile } from "../../../shared/browser";
 import { follow } from "../../../shared/feed";
 import { away, reason } from "../../../shared/frame/server";
 import { status } from "../../../shared/frame/status";
-import { words as toolWords } from "../tools/words";
-import { words } from "../words";
 import type { ShownReply } from "../drawer/rounds";
 import type { Round } from "../../../shared/replay/timeline";
 import type { ChatPage, Message } from "../types";
@@ -59,7 +58,7 @@ export class Stream {
     this.rounds.push(...reply.add(events, stats?.thought));
     const calls = events.findLast(({ t }) => t === "calls");
     if (calls) page.patch(id, { calls });
-    const written = stats?.calling ? toolWords.calling(stats.calling) : stageAfter(events);
+    const written = stats?.calling ? `Calling ${stats.calling}` : stageAfter(events);
     const stage = reply.end ? null : written;
     if (stage !== null && stage !== page.find(id)?.stage) page.patch(id, { stage });
     page.set({ live: stats ?? page.state.live });
@@ -111,9 +110,10 @@ export class Stream {
 function stageAfter(events: any[]) {
   let stage = null;
   for (const event of events) {
-    if (event.t === "queued") stage = words.waiting(event.ahead);
-    else if (event.t === "started") stage = words.reading(event.prompt);
-    else if (event.t === "prefilled") stage = words.writing;
+    if (event.t === "queued") stage = `Waiting: ${several(event.ahead, "request")} ahead`;
+    else if (event.t === "started")
+      stage = `Reading the prompt${event.prompt === null ? "" : ` (${several(event.prompt, "token")})`}`;
+    else if (event.t === "prefilled") stage = "Writing";
     else if (event.t === "round" || event.t === "text") stage = "";
   }
   return stage;

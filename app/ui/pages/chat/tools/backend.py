@@ -187,7 +187,10 @@ def with_tools(
                 raise
             which = tools.box.tools[int(refused[1])]
             why = str(error).removeprefix(error.field).strip()
-            notes.append(tool_words.left_out(which.name, which.server, why))
+            notes.append(
+                f"The tool {which.name} from {which.server} was not offered: "
+                f"its description of parameters {why}"
+            )
             rest = tuple(each for each in tools.box.tools if each is not which)
             tools = replace(tools, box=replace(tools.box, tools=rest)) if rest else None
 

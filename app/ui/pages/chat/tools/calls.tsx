@@ -1,10 +1,10 @@
 // The calls of tools in a reply: each with its arguments, its result, and the question whether to run it. What a tool
 // returned is shown as text alone.
 
+import { seconds, several } from "../../../shared/format";
 import { useState } from "preact/hooks";
 import { Check, CircleAlert, CircleSlash, Hourglass, LoaderCircle, Wrench, type IconNode } from "lucide";
 import { Button, Form, Icon, onEscape, TextInput } from "../../../shared/components";
-import { words } from "./words";
 
 export interface Call {
   id: string;
@@ -46,12 +46,28 @@ export function CallList({ calls, onAnswer, onContinue }: CallListProps) {
       ))}
       {onContinue && (
         <div class="state ft-row ft-hint" role="status">
-          <span>{calls.limit === null ? words.unanswered : words.limit(calls.limit)}</span>
-          <Button kind="link" text={words.continue} data-action="continue" onClick={onContinue} />
+          <span>
+            {calls.limit === null
+              ? "The model has not replied to these results yet."
+              : `Stopped after ${several(calls.limit, "tool step")}.`}
+          </span>
+          <Button kind="link" text="Continue" data-action="continue" onClick={onContinue} />
         </div>
       )}
     </div>
   );
+}
+
+// Other states are told by their names.
+const STATES: Record<string, string> = {
+  waiting: "waiting for you",
+  running: "running …",
+  interrupted: "interrupted: Foretoken was closed",
+};
+
+function stateOf({ state, seconds: took }: Call) {
+  const told = STATES[state] ?? state;
+  return took === null ? told : `${told}, ${seconds(took)}`;
 }
 
 function CallCard({ call, onAnswer }: { call: Call; onAnswer: (answer: keyof Answers, reason?: string) => void }) {
@@ -65,16 +81,18 @@ function CallCard({ call, onAnswer }: { call: Call; onAnswer: (answer: keyof Ans
         <Icon of={Wrench} size={15} />
         <b>{name}</b>
         {!waits && given.length <= SHORT && <code>{given}</code>}
-        {server && <span class="ft-hint">{words.of(server)}</span>}
+        {server && <span class="ft-hint">from {server}</span>}
         <span class="call-state ft-hint">
           <Icon of={ICONS[state]} size={14} />
-          {words.state(call)}
+          {stateOf(call)}
         </span>
         {brief && <code class="call-brief">{brief}</code>}
       </summary>
-      <Text label={words.arguments} text={pretty(call.arguments)} />
-      {result && <Text label={words.result} text={result} />}
-      {call.cut > 0 && <p class="ft-hint">{words.cut(call.cut)}</p>}
+      <Text label="Arguments" text={pretty(call.arguments)} />
+      {result && <Text label="Result" text={result} />}
+      {call.cut > 0 && (
+        <p class="ft-hint">{several(call.cut, "character")} left out: the result was too long for the model.</p>
+      )}
       {waits && <Question call={call} onAnswer={onAnswer} />}
     </details>
   );
@@ -93,22 +111,28 @@ function Question({ call, onAnswer }: { call: Call; onAnswer: (answer: keyof Ans
   const [refusing, setRefusing] = useState(false);
   const [reason, setReason] = useState("");
   const back = () => setRefusing(false);
+  const why = "Reason for the model (optional)";
+  const ask = `Run ${call.name} from ${call.server}?`;
   if (refusing)
     return (
       <Form class="call-ask ft-row" onSubmit={() => onAnswer("refuse", reason)} onKeyDown={onEscape(back)}>
-        <TextInput value={reason} onChange={setReason} placeholder={words.reason} aria-label={words.reason} autoFocus />
-        <Button small type="submit" kind="danger" text={words.refuse} data-answer="refuse" />
-        <Button small text={words.back} onClick={back} />
+        <TextInput value={reason} onChange={setReason} placeholder={why} aria-label={why} autoFocus />
+        <Button small type="submit" kind="danger" text="Refuse" data-answer="refuse" />
+        <Button small text="Back" onClick={back} />
       </Form>
     );
   return (
-    <div class="call-ask ft-row" role="group" aria-label={words.ask(call)}>
-      <span role="status">{words.ask(call)}</span>
-      <Button small kind="primary" text={words.once} data-answer="once" onClick={() => onAnswer("once")} />
-      <Button small data-answer="trust" title={words.trustHint(call.server)} onClick={() => onAnswer("trust")}>
-        {words.trust(call.server)}
+    <div class="call-ask ft-row" role="group" aria-label={ask}>
+      <span role="status">{ask}</span>
+      <Button small kind="primary" text="Run once" data-answer="once" onClick={() => onAnswer("once")} />
+      <Button
+        small
+        data-answer="trust"
+        title={`Run every tool from ${call.server} in this chat without asking`}
+        onClick={() => onAnswer("trust")}>
+        Trust {call.server} in this chat
       </Button>
-      <Button small text={words.refuse} data-answer="refusing" onClick={() => setRefusing(true)} />
+      <Button small text="Refuse" data-answer="refusing" onClick={() => setRefusing(true)} />
     </div>
   );
 }

@@ -1,9 +1,9 @@
 // The tools of the chat, beside the message box: which servers it uses and trusts.
 
+import { several } from "../../../shared/format";
 import { useCallback, useEffect, useState } from "preact/hooks";
 import { Wrench } from "lucide";
 import { Button, ErrorNote, PageLink, Toggle, useFloating, usePage } from "../../../shared/components";
-import { words } from "./words";
 
 interface ChatServer {
   name: string;
@@ -14,6 +14,10 @@ interface ChatServer {
   why: string;
   tools: { name: string; about: string }[];
 }
+
+const PHASES = { starting: "Starting …", stopped: "Starts with the next message", ready: "", failed: "" };
+
+const nameOf = ({ name, tools }: ChatServer) => (tools.length ? `${name} (${several(tools.length, "tool")})` : name);
 
 type ChatTools = { refusal: string | null; servers: ChatServer[] };
 
@@ -47,35 +51,40 @@ export function ToolsMenu({ ask, chat, off, onOff, model, running }: ToolsMenuPr
   const on = refused ? 0 : (tools?.servers.filter((each) => each.on && each.phase !== "failed").length ?? 0);
   return (
     <>
-      <Button kind="quiet" class="tools-button" icon={Wrench} label={words.menu(on)} {...button}>
+      <Button
+        kind="quiet"
+        class="tools-button"
+        icon={Wrench}
+        label={on ? `Tools: ${several(on, "server")} on` : "Tools"}
+        {...button}>
         {on > 0 && <span aria-hidden="true">{on}</span>}
       </Button>
-      <div {...floating} class="ft-note tools-menu" role="group" aria-label={words.tools}>
+      <div {...floating} class="ft-note tools-menu" role="group" aria-label="Tools">
         {open && (
           <>
-            <b>{words.tools}</b>
+            <b>Tools</b>
             {tools?.refusal && <p>{tools.refusal}</p>}
-            {tools && !tools.servers.length && <p>{words.none}</p>}
+            {tools && !tools.servers.length && <p>No tool servers yet. Add one in Settings.</p>}
             {!refused &&
               tools?.servers.map((server) => (
                 <div key={server.name} class="tools-server ft-stack ft-gap-1" data-server={server.name}>
                   <Toggle
-                    label={words.use(server.name, server.tools.length)}
+                    label={nameOf(server)}
                     value={server.on}
                     disabled={server.disabled}
-                    hint={server.disabled ? words.off : server.on ? words.phases[server.phase] : ""}
+                    hint={server.disabled ? "Off in Settings" : server.on ? PHASES[server.phase] : ""}
                     onChange={(value) => turn(server, value)}
                   />
                   {server.on && server.phase === "failed" && <ErrorNote text={server.why} />}
                   {server.on && server.trusted && (
                     <span class="ft-hint">
-                      {words.trusted}{" "}
-                      <Button kind="link" text={words.distrust} onClick={() => change(server, { trusted: false })} />
+                      Runs without asking in this chat.{" "}
+                      <Button kind="link" text="Ask again" onClick={() => change(server, { trusted: false })} />
                     </span>
                   )}
                 </div>
               ))}
-            <PageLink page="settings">{words.toSettings}</PageLink>
+            <PageLink page="settings">Tool servers in Settings</PageLink>
           </>
         )}
       </div>

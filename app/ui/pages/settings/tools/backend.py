@@ -42,7 +42,11 @@ class ToolServersBackend:
         """Add the servers of a configuration of another app. ``ignored``: what has no effect here."""
         found = read_servers(str(data["text"]))
         self._add(found.servers)
-        ignored = tool_words.ignored(found.ignored) if found.ignored else None
+        ignored = (
+            f"These settings have no effect here: {', '.join(found.ignored[:10])}."
+            if found.ignored
+            else None
+        )
         return {
             **self.tool_servers(),
             "added": [each.name for each in found.servers],
@@ -56,7 +60,7 @@ class ToolServersBackend:
         was = self._known(str(data["was"])) if data.get("was") else None
         name = str(data["name"]).strip()
         if (was is None or was.name != name) and self._find(name):
-            raise InvalidRequest("name", tool_words.taken(name))
+            raise InvalidRequest("name", f"There is already a server {name}. Choose another name.")
         seconds = decimal("seconds", data.get("seconds") or CALL_S)
         config = ServerConfig(
             name,

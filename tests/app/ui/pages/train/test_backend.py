@@ -15,6 +15,7 @@ from app.training.runs import Trainings
 from app.ui import words
 from app.ui.controls.pickers import Pickers
 from app.ui.pages.train.backend import POINTS, TrainBackend, thinned
+from engine.errors import ForetokenError
 from engine.loading.catalog import open_catalog
 from engine.loading.request import LoadRequest
 from engine.train.heads import kinds
@@ -54,7 +55,7 @@ def test_the_form_offers_what_is_on_disk_and_counts_different_questions(
 
 
 def test_without_a_run_none_is_shown(backend: TrainBackend) -> None:
-    assert backend.training() == {"run": None, "error": None}
+    assert backend.training() == {"run": None}
 
 
 def test_a_run_is_shown_in_minutes_with_what_was_logged(
@@ -81,7 +82,7 @@ def test_a_done_run_names_its_pair_though_another_process_entered_it(
     write_run(tmp_path, phase="done", folder=str(drafter), pair="pip-mine")
     run = backend.training()["run"]
     assert (run["state"], run["pair"], run["drafter"]) == ("done", "Pip + mine", str(drafter))
-    assert backend.open_trained()["error"] is None
+    assert backend.open_trained()["run"] == run
 
 
 @pytest.mark.parametrize(
@@ -94,13 +95,13 @@ def test_a_done_run_names_its_pair_though_another_process_entered_it(
         ({"prompts": "/no/such/file"}, "cannot be read"),
     ],
 )
-def test_a_mistake_in_the_form_is_answered_in_words(
+def test_a_mistake_in_the_form_is_refused_in_words(
     backend: TrainBackend, form: dict[str, str], told: str
 ) -> None:
     asked = {"target": "pip", "kind": "medusa", "prompts": "pip", "minutes": "5", **form}
-    answer = backend.train(asked)
-    assert told in answer["error"]
-    assert answer["run"] is None
+    with pytest.raises(ForetokenError, match=told):
+        backend.train(asked)
+    assert backend.training()["run"] is None
 
 
 def test_a_drafter_is_trained_as_the_app_was_started(

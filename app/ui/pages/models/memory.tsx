@@ -1,15 +1,14 @@
 // The memory of a pair as a bar of its parts, and the options of its load.
 
 import { useEffect, useState } from "preact/hooks";
-import { Button, Disclosure, Select, Status } from "../../../shared/components";
-import { useModels, type Row } from "../state";
-import { words } from "../words";
+import { Button, Disclosure, Select, Status, useServer } from "../../shared/components";
+import { count } from "../../shared/format";
+import { useModels, type Row } from "./state";
 
 type Part = { kind: string; role: string; name: string; size: string; share: number };
 
 // What ModelsBackend.fit answers.
 interface Fit {
-  error: string | null;
   parts: Part[];
   needed: string;
   free: string;
@@ -35,14 +34,15 @@ const PAUSE_MS = 60; // while the slider is moved
 // `context`: what is chosen, null if the app decides.
 type MemoryProps = { row: Row; pair: object; context: number | null; onContext: (context: number | null) => void };
 export function Memory({ row, pair, context, onContext }: MemoryProps) {
-  const { ask, table } = useModels();
+  const { table } = useModels();
+  const { ask, error } = useServer();
   const [fit, setFit] = useState<Fit | null>(null);
   const [options, keep] = useLoadOptions(row, onContext);
   useEffect(() => {
     let latest = true;
     const look = async () => {
-      const answer = await ask("fit", { ...pair, context }, true);
-      if (answer && latest) setFit(answer);
+      const answer = await ask("fit", { ...pair, context });
+      if (latest) setFit(answer);
     };
     const soon = setTimeout(look, PAUSE_MS);
     return () => {
@@ -50,23 +50,20 @@ export function Memory({ row, pair, context, onContext }: MemoryProps) {
       clearTimeout(soon);
     };
   }, [pair, context, table]);
-  if (!fit) return <section class="memory ft-stack" aria-label={words.memory} />;
-  const shown = context ?? fit.context;
+  if (!fit && !error) return <section class="memory ft-stack" aria-label="Memory" />;
+  const shown = context ?? fit?.context ?? 0;
+  const held = fit?.held && `, weights ${fit.held === "stored" ? "as stored" : `in ${fit.held}`}`;
   return (
-    <section class="memory ft-stack" aria-label={words.memory}>
+    <section class="memory ft-stack" aria-label="Memory">
       <div class="ft-row">
-        <h3>{words.memory}</h3>
-        {!fit.error && (
-          <Status
-            text={[words.needs(fit.needed, fit.free), fit.held && words.held(fit.held)].filter(Boolean).join(", ")}
-          />
-        )}
+        <h3>Memory</h3>
+        {fit && <Status text={`${fit.needed} needed, ${fit.free} free${held}`} />}
       </div>
-      {!fit.error && (
+      {fit && (
         <>
           <Bar parts={fit.parts} />
           <label class="fit-context">
-            <span>{words.context}</span>
+            <span>Context</span>
             <input
               type="range"
               min={STEP}
@@ -74,22 +71,24 @@ export function Memory({ row, pair, context, onContext }: MemoryProps) {
               max={Math.max(STEP, fit.longest)}
               value={shown}
               disabled={Boolean(options?.fixed.context)}
-              aria-valuetext={words.tokens(shown)}
+              aria-valuetext={`${count(shown)} tokens`}
               onInput={(event) => onContext(event.currentTarget.valueAsNumber)}
               onChange={(event) => keep({ context: event.currentTarget.valueAsNumber })}
             />
-            <output>{words.tokens(shown)}</output>
+            <output>{count(shown)} tokens</output>
           </label>
         </>
       )}
-      <p class={`fit ft-hint ${fit.fits ?? ""}`}>{fit.error ?? fit.sentence}</p>
-      {options && <Options options={options} context={context} keep={keep} />}
+      <p class={`fit ft-hint ${fit?.fits ?? ""}`}>{error || fit?.sentence}</p>
+      {options && <Options options={options} keep={keep} />}
     </section>
   );
 }
 
+const PARTS: Record<string, string> = { work: "overhead", kv: "KV cache", saved: "checkpoints", lacking: "short by" };
+
 function Bar({ parts }: { parts: Part[] }) {
-  const label = (part: Part) => `${words.part(part.kind, part.role)} ${part.size}`;
+  const label = (part: Part) => [part.role, PARTS[part.kind] ?? part.kind, part.size].filter(Boolean).join(" ");
   const look = (part: Part) =>
     `part ${part.kind} ${["target", "draft", ""].includes(part.role) ? part.role : "head"}`.trim();
   return (
@@ -121,10 +120,7 @@ function Bar({ parts }: { parts: Part[] }) {
 }
 
 // Returns the options that are remembered for a model, and what changes some of them.
-function useLoadOptions(
-  row: Row,
-  onContext: (context: number | null) => void,
-): [LoadOptions | null, (changed: { context?: number | null; threads?: number | null; kv_cache?: string }) => void] {
+function useLoadOptions(row: Row, onContext: MemoryProps["onContext"]): [LoadOptions | null, Keep] {
   const { ask, status } = useModels();
   const [options, setOptions] = useState<LoadOptions | null>(null);
   useEffect(() => {
@@ -143,43 +139,41 @@ function useLoadOptions(
   return [options, keep];
 }
 
-type OptionsProps = {
-  options: LoadOptions;
-  context: number | null;
-  keep: (changed: { context?: number | null; threads?: number | null; kv_cache?: string }) => void;
-};
-function Options({ options, keep }: OptionsProps) {
+type Keep = (changed: { context?: number | null; threads?: number | null; kv_cache?: string }) => void;
+const setBy = (option: string) => `Set by ${option} on the command line.`;
+
+function Options({ options, keep }: { options: LoadOptions; keep: Keep }) {
   const { change, busy } = useModels();
   const { threads, kv_cache: kv, fixed } = options;
   const counts = Array.from({ length: threads.most }, (_, i) => String(i + 1));
   return (
-    <Disclosure summary={words.options} remember="load-options">
+    <Disclosure summary="Load options" remember="load-options">
       <div class="ft-fields">
         <Select
-          label={words.threads}
-          hint={fixed.threads && words.fixed(fixed.threads)}
+          label="CPU threads"
+          hint={fixed.threads && setBy(fixed.threads)}
           name="threads"
           value={String(threads.value ?? "")}
           disabled={Boolean(fixed.threads)}
-          options={[{ value: "", label: words.threadsDefault(threads.default) }, ...counts]}
+          options={[{ id: "", label: `Automatic (${threads.default})` }, ...counts]}
           onChange={(value) => keep({ threads: Number(value) || null })}
         />
         {kv.choices.length > 1 && (
           <Select
-            label={words.kvCache}
-            hint={fixed.kv_cache && words.fixed(fixed.kv_cache)}
+            label="KV cache"
+            hint={fixed.kv_cache && setBy(fixed.kv_cache)}
             name="kv-cache"
             value={kv.value}
             disabled={Boolean(fixed.kv_cache)}
-            options={kv.choices.map(({ id, label }) => ({ value: id, label }))}
+            options={kv.choices}
             onChange={(value) => keep({ kv_cache: value })}
           />
         )}
       </div>
       {options.reload && (
         <p class="ft-hint">
-          {words.reload}{" "}
-          <Button kind="link" text={words.reloadNow} disabled={busy} onClick={() => change("load_again")} />
+          The loaded model uses other options.{" "}
+          <Button kind="link" text="Reload now" disabled={busy} onClick={() => change("load_again")} />
         </p>
       )}
     </Disclosure>
