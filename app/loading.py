@@ -23,6 +23,7 @@ STAGES = {
     Stage.WAITING: "starts after the current reply",
     Stage.CHECKING: "reading the files",
     Stage.TARGET: "reading the target's weights",
+    Stage.TRYING: "testing the GPU's kernels (once for a model)",
     Stage.TOKENIZER: "building the tokenizer",
     Stage.DRAFT: "reading the draft's weights",
     Stage.FINISHING: "getting ready",

@@ -110,6 +110,10 @@ class DeviceLost(ForetokenError):
     """The GPU failed or vanished. Its memory is lost; the process continues without it."""
 
 
+class KernelsFailed(ForetokenError):
+    """The kernels of this GPU are wrong or do not run. The next plan for the model is without them."""
+
+
 class NotInstalled(ForetokenError):
     """An optional package is not installed; the message says how to get it."""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import ClassVar, Generic, TypeVar
 
 import torch
@@ -55,6 +56,10 @@ class LayerDecoder(ABC, Generic[State, Step]):
     @property
     def info(self) -> ModelInfo:
         return self._info
+
+    def without_drafts(self, why: str) -> None:
+        """Let nothing draft for this model; see ``ModelInfo.undraftable``."""
+        self._info = replace(self._info, undraftable=why)
 
     @abstractmethod
     def begin(self, state: State, rows: int, *, final: bool) -> Step:

@@ -24,6 +24,7 @@ class Stage(StrEnum):
     WAITING = "waiting"  # for a running reply
     CHECKING = "checking"
     TARGET = "target"  # its weights
+    TRYING = "trying"  # the kernels of a GPU, beside torch
     TOKENIZER = "tokenizer"  # if it is not built yet
     DRAFT = "draft"  # its weights
     FINISHING = "finishing"
@@ -32,15 +33,21 @@ class Stage(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LoadProgress:
-    """``bytes`` of ``total`` of all model files were read; 0 before they are known."""
+    """``bytes`` of ``total`` of all model files were read; 0 before they are known.
+
+    ``share`` of the stage that is done, if it reads no files.
+    """
 
     stage: Stage
     bytes: int = 0
     total: int = 0
+    share: float | None = None
 
     @property
     def fraction(self) -> float | None:
         """None before it is known."""
+        if self.share is not None:
+            return self.share
         return self.bytes / self.total if self.total else None
 
 
@@ -81,6 +88,10 @@ class LoadWatch:
         self._stage = stage
         self._report(self._before)
 
+    def done(self, share: float) -> None:
+        """Report which share of a stage that reads no files is done."""
+        self._report(self._before, share)
+
     def expect(self, *checkpoints: Checkpoint) -> None:
         """Set what will be read."""
         self._before, self._total = 0, sum(each.bytes for each in checkpoints)
@@ -103,7 +114,7 @@ class LoadWatch:
         """Count a checkpoint as read."""
         self._before += checkpoint.bytes
 
-    def _report(self, done: int) -> None:
+    def _report(self, done: int, share: float | None = None) -> None:
         if self._cancelled():
             raise LoadCancelled("Loading was cancelled. The previous model is still loaded.")
-        self._on_loading(LoadProgress(self._stage, done, self._total))
+        self._on_loading(LoadProgress(self._stage, done, self._total, share))

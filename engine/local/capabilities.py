@@ -21,16 +21,17 @@ def capabilities(
     thinking_budget: bool = False,
     parallel: int = 1,
     blind: str = NO_IMAGES,
+    undraftable: str = "",
 ) -> Capabilities:
     """Return the capabilities of a target with these resources.
 
     ``calls``: its style of tool calls. ``template_tools``, ``thinking``, ``thinking_budget``: see
-    ``Capabilities``. ``blind``: why it sees no images, else "".
+    ``Capabilities``. ``blind``: why it sees no images, else "". ``undraftable``: see ``ModelInfo``.
     """
-    names = proposers.available(resources.loaded)
+    names = ("none",) if undraftable else proposers.available(resources.loaded)
     return Capabilities(
         proposers=tuple(map(proposer_info, names)),
-        preferred=proposers.preferred(names),
+        preferred=names[0] if undraftable else proposers.preferred(names),
         rules=tuple(AcceptanceRule),
         sampling=frozenset(each.name for each in fields(Sampling)),
         grammars=True,
@@ -44,7 +45,8 @@ def capabilities(
         unavailable=tuple(
             Unavailable(name, why, proposers.entry_of(name).about)
             for name in proposers.names()
-            if (why := proposers.why_not(name, resources)) is not None
+            if name not in names
+            and (why := undraftable or proposers.why_not(name, resources)) is not None
         ),
     )
 

@@ -24,7 +24,7 @@ from engine.api import (
     having,
 )
 from engine.backends.native import cache
-from engine.errors import ForetokenError, NotLoaded
+from engine.errors import ForetokenError, KernelsFailed, NotLoaded
 from engine.loading.catalog import Catalog
 from engine.loading.files import PairFiles, fetch_pair
 from engine.loading.progress import LoadWatch, Stage
@@ -235,6 +235,13 @@ class LocalEngine:
             from engine.loading.planning.plan import plan_loading
             from engine.local.pair import load_pair  # noqa: F401  # for what follows
 
+        for _ in range(2):  # the kernels may fail for the target, and then for the draft
+            plan = plan_loading(files, request)
+            try:
+                return plan, self._replace(plan, request, watch)
+            except KernelsFailed as error:
+                log.warning("Loading again without the GPU's kernels. %s", error)
+            device_memory.release()  # only now nothing refers to what failed
         plan = plan_loading(files, request)
         return plan, self._replace(plan, request, watch)
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import torch
 
 from engine.api import NO_TEMPLATE, Loaded, LoadRequest
+from engine.backends.gpu_trial import try_on_gpu
 from engine.backends.native import build
 from engine.decoding.text.codec import TextCodec
 from engine.drafting import heads as head_kinds
@@ -30,9 +31,11 @@ from engine.local.capabilities import capabilities
 from engine.local.session import Session
 from engine.local.thinking import may_limit
 from engine.machine import memory, threads
+from engine.machine.devices import device_errors
 from engine.models.base import Model
 from engine.models.checkpoints.checkpoint import fingerprint
 from engine.models.checkpoints.gguf.header import forget_strings
+from engine.models.families import described
 from engine.vision.encoder import ImageEncoder
 
 log = logging.getLogger(__name__)
@@ -64,7 +67,7 @@ def load_pair(
     ``remembered``: a folder for past replies, if a request wants them stored; ``measured``: one for times
     of verification; ``learned``: one for what heads learned.
 
-    Raises ModelError, DeviceLost, LoadCancelled, and torch's errors for full memory.
+    Raises ModelError, DeviceLost, KernelsFailed, LoadCancelled, and torch's errors for full memory.
     """
     models = [each for each in (plan.target, plan.draft) if each is not None]
     threads.use(_loading_threads(models))  # a setting of this thread
@@ -72,12 +75,12 @@ def load_pair(
     with ThreadPoolExecutor(1, "tokenizer") as beside:
         building = beside.submit(TextCodec, plan.files.target)
         watch.begin(Stage.TARGET)
-        model, draft = load_planned(plan.target, watch), None
+        model, draft = _load(plan.target, watch), None
         watch.begin(Stage.TOKENIZER)
         codec = building.result()
     if plan.draft is not None:
         watch.begin(Stage.DRAFT)
-        draft = load_planned(plan.draft, watch)
+        draft = _load(plan.draft, watch)
     watch.begin(Stage.FINISHING)
     name = fingerprint(plan.files.target)
     resources = Resources(
@@ -103,6 +106,15 @@ def load_pair(
     memory.trim()  # what read the tokenizer has freed tens of MB
     blind = images if isinstance(images, str) else ""
     return LoadedPair(plan, session, _describe(plan, request, codec, session, resources, blind))
+
+
+def _load(plan: ModelPlan, watch: LoadWatch) -> Model:
+    """Load a model, and try it if it is on a GPU."""
+    model, device = load_planned(plan, watch), plan.device.torch_device
+    with device_errors(device):
+        architecture = described(plan.checkpoint)
+        try_on_gpu(model, architecture, plan.cached, lambda: watch.begin(Stage.TRYING), watch.done)
+    return model
 
 
 def _head(head: HeadPlan, plan: LoadPlan, learned: Path | None) -> Head:
@@ -194,7 +206,8 @@ def _describe(
             thinking_budget=may_limit(codec),
             parallel=session.parallel,
             blind=blind,
+            undraftable=info.undraftable,
         ),
-        notes=tuple(_notes(plan, codec, draft)),
+        notes=tuple(note for note in (*_notes(plan, codec, draft), info.undraftable) if note),
         compiled=info.compiled,
     )

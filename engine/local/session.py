@@ -155,6 +155,11 @@ class Session:
             if not 0 <= token < vocabulary:
                 raise InvalidRequest("logit_bias", f"logit_bias names token {token}, {outside}")
         speculation = request.speculation
+        why = self.target.model.info.undraftable
+        if why and speculation.proposer != "none":
+            raise InvalidRequest(
+                "proposer", f"proposer is {speculation.proposer!r}. {why} Choose none."
+            )
         proposers.check(speculation.proposer, speculation.options, self.resources)
         return prompt
 

@@ -29,7 +29,10 @@ FP8_CAPABILITY = (8, 9)
 
 _NO_MEMORY = ("out of memory", "can't allocate memory", "alloc_failed")
 """Texts in the messages of CUDA and Triton, of torch's CPU allocator, and of cuBLAS."""
-_LOST = "CUDA error", "device-side", "cudaError", "CUDA driver error", "CUBLAS_STATUS"
+_LOST = (
+    "CUDA error", "device-side", "cudaError", "CUDA driver error", "CUBLAS_STATUS",
+    "illegal memory access", "illegal instruction", "misaligned address", "unspecified launch failure",
+)  # fmt: skip
 """Texts in RuntimeErrors of Triton and cuBLAS that quote the driver."""
 
 _lost: set[str] = set()

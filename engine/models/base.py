@@ -24,6 +24,7 @@ from engine.values import CHECKPOINT_MB
 class ModelInfo:
     """A loaded model. ``context`` is in tokens; ``eos`` are the tokens that end a reply.
 
+    ``undraftable``: why nothing may draft for it here, as a sentence; "" if drafts keep its words.
     ``compiled``: True if its step is compiled for this processor. ``checkpoint_bytes``: the most that
     the saved states of a sequence take, of models whose state cannot be cropped.
     """
@@ -39,6 +40,7 @@ class ModelInfo:
     layers: int = 0
     hidden: int = 0
     compiled: bool = False
+    undraftable: str = ""
     checkpoint_bytes: int = CHECKPOINT_MB << 20
 
 

@@ -17,10 +17,10 @@ from engine.kernels.cuda.attention import Workspace, attend, choose_tiling
 from engine.kernels.cuda.kv_cache import FP8, StaticKVCache
 from engine.kernels.cuda.linear.dispatch import Weight, make_linear
 from engine.kernels.cuda.linear.fusion import Fusion, Norm
+from engine.kernels.cuda.references import attend_reference, linear_reference
 from engine.kernels.formats.int8 import Int8Weight
 from engine.kernels.formats.nf4 import GROUP, Nf4Weight
 from engine.machine.devices import FP8_CAPABILITY
-from tests.support.cuda_references import attend_reference, linear_reference
 from tools.gpu_bench.clock import Clock, Times
 from tools.gpu_bench.shapes import EPSILON, WIDTHS, Sizes
 

@@ -15,13 +15,15 @@ from engine.backends.cuda import layers
 from engine.backends.cuda.layers import CudaLayer
 from engine.backends.cuda.prompts import attend_prompt, is_plain
 from engine.backends.cuda.state import DeviceState
+from engine.backends.cuda.trial.verdicts import Verdict, kernel_errors
 from engine.backends.layer_decoder import LayerDecoder
 from engine.backends.support import ATTENTION, DECODER, GATED_MLP, Support
 from engine.kernels.cuda import STREAMED_ROWS
 from engine.kernels.cuda.attention import Tiling, Workspace, attend, choose_tiling
 from engine.kernels.cuda.kv_cache import LayerKV, StaticKVCache
+from engine.kernels.cuda.linear.bulk import BulkLinear
 from engine.kernels.cuda.linear.dispatch import DTYPE, convert_weight, embedding_of, make_linear
-from engine.kernels.cuda.linear.fusion import FusedLinear, Norm, normalise
+from engine.kernels.cuda.linear.fusion import PLAIN, FusedLinear, Norm, normalise
 from engine.kernels.cuda.rotary import rope_and_store
 from engine.kernels.formats import QUANTISED
 from engine.machine.devices import device_errors
@@ -82,13 +84,13 @@ class CudaDecoder(LayerDecoder[DeviceState, StaticKVCache]):
         """``quantization``: bf16, int8 or nf4. ``kv_dtype``: bf16, or e4m3 for half the KV cache."""
         table = tensor(names.embedding)
         super().__init__(architecture, info, DTYPE, table.device)
-        self._kv_dtype = kv_dtype
+        self.cached = kv_dtype
         weight = convert_weight(quantization, table)
         self.embedding = embedding_of(weight)
         if not architecture.tied:
             weight = convert_weight(quantization, tensor(names.head))
         del table
-        self.head = make_linear(weight)
+        self.head = BulkLinear(make_linear(weight), weight, PLAIN)
         norm = read_norm(architecture, tensor, names.norm)
         self.norm = Norm(norm.weight, norm.epsilon)
         rotations = self._rotations()
@@ -102,6 +104,7 @@ class CudaDecoder(LayerDecoder[DeviceState, StaticKVCache]):
             )
             for index, spec in enumerate(architecture.layers)
         ]
+        self.verdict: Verdict | None = None  # of the kernels' trial, if there was one
         self._workspaces: dict[tuple[int, int, int], Workspace] = {}
         self._temperatures = {
             each.temperature: temperatures(each.temperature, info.context).to(self.device)
@@ -128,7 +131,7 @@ class CudaDecoder(LayerDecoder[DeviceState, StaticKVCache]):
                 self.architecture.kv_sizes,
                 capacity=capacity,
                 device=self.device,
-                dtype=self._kv_dtype,
+                dtype=self.cached,
             )
             for each in set(attentions):
                 self._workspace(each, capacity)
@@ -144,10 +147,10 @@ class CudaDecoder(LayerDecoder[DeviceState, StaticKVCache]):
     def forward(
         self, tokens: Sequence[int], state: SequenceState, *, last: int, final: bool = True
     ) -> Tensor:
-        """See ``Model.forward``. Raise DeviceLost if the GPU is lost."""
+        """See ``Model.forward``. Raise DeviceLost if the GPU is lost, KernelsFailed if a launch fails."""
         assert isinstance(state, DeviceState) and 0 <= last <= len(tokens)
         assert state.end + len(tokens) <= state.context
-        with device_errors(self.device):
+        with device_errors(self.device), kernel_errors(self.verdict):
             return super().forward(tokens, state, last=last, final=final)
 
     def round_runner(
@@ -163,9 +166,9 @@ class CudaDecoder(LayerDecoder[DeviceState, StaticKVCache]):
 
         assert isinstance(state, DeviceState)
         if draft is None:
-            return Runner(DeviceRound(self, state), captures)
+            return Runner(DeviceRound(self, state), captures, self.verdict)
         assert isinstance(draft, CudaDecoder) and isinstance(draft_state, DeviceState)
-        return Runner(DeviceRound(self, state, draft, draft_state), captures)
+        return Runner(DeviceRound(self, state, draft, draft_state), captures, self.verdict)
 
     def final_norm(self, x: Tensor) -> Tensor:
         return normalise(x, self.norm)

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from engine.backends.cuda import GRAPH_DEPTHS
 from engine.backends.cuda.round import TIMES, DeviceRound, Mode
+from engine.backends.cuda.trial.verdicts import Verdict, kernel_errors
 from engine.kernels.cuda.sampling.acceptance import Rule, read_result
 from engine.values import RoundResult
 from engine.values.sampling import AcceptanceRule, Sampling
@@ -57,12 +58,17 @@ class Pending:
 
 
 class Runner:
-    """The ``RoundRunner`` of one ``DeviceRound``: runs it as graphs if ``captures``."""
+    """The ``RoundRunner`` of one ``DeviceRound``: runs it as graphs if ``captures``.
+
+    A kernel that cannot be launched is noted in ``verdict``, the target's.
+    """
 
     depths = GRAPH_DEPTHS
 
-    def __init__(self, round: DeviceRound, captures: bool = True) -> None:
-        self.round = round
+    def __init__(
+        self, round: DeviceRound, captures: bool = True, verdict: Verdict | None = None
+    ) -> None:
+        self.round, self._verdict = round, verdict
         self._rule, self._top, self._options = Rule.GREEDY, 0, (False, False)
         device = round.target.device
         cuda = device.type == "cuda"
@@ -112,10 +118,11 @@ class Runner:
         mode = self.mode(depth, drafts=drafts, drawn=drawn, masked=masked)
         self._prepare(mode)
         graph = self._graphs.get(mode)
-        if graph is not None:
-            graph.replay()
-        else:
-            self.round.run(mode)
+        with kernel_errors(self._verdict):
+            if graph is not None:
+                graph.replay()
+            else:
+                self.round.run(mode)
         copy = self._copies[self._launched % _UNREAD]
         copy.copy_(self.round.result, non_blocking=True)
         self._launched += 1
@@ -141,8 +148,9 @@ class Runner:
     def _prepare(self, mode: Mode) -> None:
         """Compile and capture the mode, unless that was done or nothing is captured."""
         if self.captures and mode not in self._graphs:
-            self.round.rehearse(mode)
-            self._capture(mode)
+            with kernel_errors(self._verdict):
+                self.round.rehearse(mode)
+                self._capture(mode)
 
     def _capture(self, mode: Mode) -> None:
         """Capture the round; if that fails, for example for lack of memory, run without graphs."""

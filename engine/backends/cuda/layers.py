@@ -9,7 +9,7 @@ from torch import Tensor
 
 from engine.kernels.cuda.linear.bulk import BulkLinear
 from engine.kernels.cuda.linear.dispatch import Weight, convert_weight, make_linear
-from engine.kernels.cuda.linear.fusion import FusedLinear, Fusion, Norm
+from engine.kernels.cuda.linear.fusion import Fusion, Norm
 from engine.kernels.formats.blocks import widen
 from engine.kernels.torch.factory import Kernels, plain_embedding
 from engine.kernels.torch.linear import Biased, Linear
@@ -29,14 +29,14 @@ class CudaLayer:
     ``gate`` is applied to the result of ``gate_up`` if the kernel does not apply it.
     """
 
-    qkv: FusedLinear  # with the norm before it
+    qkv: BulkLinear  # with the norm before it
     qk_norm: Tensor | None  # (heads + kv_heads, head_dim) float32
     rotation: Tensor | None  # (context, head_dim / 2, 2) float32
-    output: FusedLinear
+    output: BulkLinear
     attention_after: Norm | None
-    gate_up: FusedLinear  # with the norm before it
+    gate_up: BulkLinear  # with the norm before it
     gate: Activation | None
-    down: FusedLinear
+    down: BulkLinear
     mlp_after: Norm | None
 
 
@@ -87,7 +87,7 @@ def norm_of(norm: RmsNorm | None) -> Norm | None:
     return None if norm is None else Norm(norm.weight, norm.epsilon)
 
 
-def _fused(linear: Linear, norm: RmsNorm | None = None, *, gated: bool = False) -> FusedLinear:
+def _fused(linear: Linear, norm: RmsNorm | None = None, *, gated: bool = False) -> BulkLinear:
     """Fuse a loaded linear layer with its bias, the norm before it and the gate after it."""
     bias = linear.bias if isinstance(linear, Biased) else None
     unfused = linear.linear if isinstance(linear, Biased) else linear

@@ -23,6 +23,8 @@ from engine.values import MAX_ROWS
 
 EXACT_WIDTH = 1024
 """This many products of two bytes sum to less than 2**24: exact in float32, in any order."""
+_OUTPUTS = 8192
+"""Outputs whose weights are converted to float at once, so that float copies stay small."""
 LONGEST = 2**31 // (255 * WEIGHT_LEVELS)
 """The widest input whose sum fits in 32 bits."""
 
@@ -75,6 +77,8 @@ class Int8Embedding:
 
 def make_int8(weight: Int8Weight) -> Linear:
     """Return the fastest linear layer for ``weight`` that is exact on this machine."""
+    if weight.values.device.type != "cpu":  # oneDNN is for CPUs
+        return Int8Reference(weight)
     levels = exact_levels(weight.values.shape[1])
     if levels is None:
         return Int8Reference(weight)
@@ -134,9 +138,12 @@ def _agrees(packed: Int8Packed, weight: Int8Weight) -> bool:
 
 def _integer_matmul(rows: Tensor, values: Tensor, centre: int) -> Tensor:
     """Return ``(rows - centre) @ values.T``, exact, then rounded once to float32: (rows, out)."""
-    total = torch.zeros(rows.shape[0], values.shape[0], dtype=torch.float64)
-    for left, right in zip(
-        rows.split(EXACT_WIDTH, dim=1), values.split(EXACT_WIDTH, dim=1), strict=True
-    ):
-        total += F.linear(left.float() - centre, right.float())
-    return total.float()
+    parts = []
+    for outputs in values.split(_OUTPUTS):
+        total = torch.zeros(len(rows), len(outputs), dtype=torch.float64, device=rows.device)
+        for left, right in zip(
+            rows.split(EXACT_WIDTH, dim=1), outputs.split(EXACT_WIDTH, dim=1), strict=True
+        ):
+            total += F.linear(left.float() - centre, right.float())
+        parts.append(total.float())
+    return torch.cat(parts, dim=1)

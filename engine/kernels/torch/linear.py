@@ -148,7 +148,7 @@ def is_row_independent(linear: Linear, weight: Tensor) -> bool:
     ``weight (outputs, in)`` is what ``linear`` multiplies by. A part of the outputs is enough; without
     them the trial is weak. It takes some milliseconds for a small weight, and runs once for each shape.
     """
-    x = _trial_rows(weight)
+    x = trial_rows(weight)
     reference = torch.cat([linear(part) for part in x.split(_TRIAL_ROWS)])
     return (
         all(
@@ -166,7 +166,7 @@ def is_row_independent(linear: Linear, weight: Tensor) -> bool:
     )
 
 
-def _trial_rows(weight: Tensor) -> Tensor:
+def trial_rows(weight: Tensor) -> Tensor:
     """Return random rows (64 or more, in) for which the first outputs nearly vanish.
 
     Another order of summing changes the last of 24 bits, and rounding to bf16 leaves 8 of them: with

@@ -7,6 +7,7 @@ from enum import StrEnum
 import torch
 
 from engine.backends.cuda import decoder as cuda
+from engine.backends.cuda.trial import verdicts
 from engine.backends.native import build
 from engine.backends.native import support as native_step
 from engine.backends.native.decoder import Library
@@ -87,7 +88,7 @@ def choose_backend(checkpoint: Checkpoint, quantization: str, device: Device) ->
     architecture = described(checkpoint)
     if architecture is None:
         return Backend.TORCH  # nothing will: loading it says what is wrong
-    if device.kernels and cuda.why_not(architecture, quantization) is None:
+    if device.kernels and _why_no_kernels(checkpoint, quantization) is None:
         return Backend.CUDA
     return Backend.NATIVE if _compiled(checkpoint, quantization, device) else Backend.TORCH
 
@@ -160,7 +161,7 @@ def _stored_note(quantization: str, checkpoint: Checkpoint) -> str | None:
 
 
 def _device_note(quantization: str, checkpoint: Checkpoint, device: Device) -> str | None:
-    if device.torch_device.type == "cuda":
+    if device.kernels or device.torch_device.type == "cuda":
         return _gpu_note(quantization, checkpoint, device)
     if quantization == Q4:
         formats = " and ".join(each.upper() for each in formats_in_four_bits(checkpoint))
@@ -200,7 +201,8 @@ def why_not_quantised(checkpoint: Checkpoint, device: Device) -> str | None:
     remedy = "Choose bf16 or fp32, or the device cpu."
     if not device.kernels:
         return f"its kernels do not run on this GPU. {remedy}"
-    reason = _why_no_kernels(checkpoint, QUANTISED[0])
+    architecture = described(checkpoint)
+    reason = None if architecture is None else cuda.why_not(architecture, QUANTISED[0])
     return reason and f"its kernels cannot run this model. {reason} {remedy}"
 
 
@@ -338,6 +340,11 @@ def _may_be_compiled(device: Device) -> bool:
 
 
 def _why_no_kernels(checkpoint: Checkpoint, quantization: str) -> str | None:
-    """Return why the Triton kernels cannot run the model in this quantization, or None."""
+    """Return why the Triton kernels do not run the model in this quantization, or None.
+
+    Kernels that failed their trial leave the format as it is: torch computes with the same weights.
+    """
     architecture = described(checkpoint)
-    return None if architecture is None else cuda.why_not(architecture, quantization)
+    if architecture is None:
+        return None
+    return cuda.why_not(architecture, quantization) or verdicts.why_not(architecture, quantization)

@@ -28,6 +28,29 @@ def convert_weight(quantization: str, weight: Tensor) -> Weight:
     return nf4.quantise(weight) if quantization == "nf4" else weight.to(DTYPE)
 
 
+def shape_of(weight: Weight) -> tuple[int, int]:
+    """Return (out, in)."""
+    outputs, inputs = (weight.values if isinstance(weight, Int8Weight) else weight).shape
+    return outputs, inputs
+
+
+def take_outputs(weight: Weight, *parts: slice) -> Weight:
+    """Return the weight of some outputs; of NF4, whose rows are whole groups."""
+    if isinstance(weight, Int8Weight):
+        return Int8Weight(_taken(weight.values, parts), _taken(weight.scale, parts))
+    if isinstance(weight, Tensor):
+        return _taken(weight, parts)
+    outputs, width = weight.shape
+    assert width % GROUP == 0
+    packed = _taken(weight.packed.view(outputs, -1), parts)
+    absmax = _taken(weight.absmax.view(outputs, -1), parts)
+    return Nf4Weight(packed.view(-1), absmax.view(-1), (len(packed), width))
+
+
+def _taken(rows: Tensor, parts: tuple[slice, ...]) -> Tensor:
+    return torch.cat([rows[part] for part in parts])
+
+
 def embedding_of(weight: Weight) -> Embedding:
     """Return the embedding with this table; the head of a tied model shares the memory."""
     if isinstance(weight, Int8Weight):

@@ -6,21 +6,29 @@ after the sum stays in float32 until the result is rounded, once.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from engine.kernels.cuda.linear.fusion import PLAIN, Fusion, Norm
 from engine.kernels.formats.nf4 import GROUP, Nf4Weight, code_on, unpack
-from engine.kernels.torch.linear import make_unpacked
+from engine.kernels.torch.linear import Linear, make_unpacked
 
 
 class FloatReference:
     """For weights ``(out, in)`` in bf16, or NF4 dequantised to bf16; inputs are rounded to bf16."""
 
-    def __init__(self, weight: Tensor | Nf4Weight, fusion: Fusion = PLAIN) -> None:
+    def __init__(
+        self,
+        weight: Tensor | Nf4Weight,
+        fusion: Fusion = PLAIN,
+        make: Callable[[Tensor], Linear] = make_unpacked,
+    ) -> None:
+        """``make``: makes the product with float32 weights; by default one that is row-independent."""
         floats = weight.float() if isinstance(weight, Tensor) else dequantise_rounded(weight)
-        self.multiply, self.fusion = make_unpacked(floats), fusion
+        self.multiply, self.fusion = make(floats), fusion
 
     def __call__(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
         norm, inputs = self.fusion.norm, x.float()

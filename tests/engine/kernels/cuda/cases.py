@@ -10,8 +10,8 @@ import torch
 from engine.kernels.cuda.linear.dispatch import Weight
 from engine.kernels.cuda.linear.fusion import FusedLinear, Fusion, Norm
 from engine.kernels.cuda.linear.tiles import Kind, Tile
+from engine.kernels.cuda.references import linear_reference
 from engine.kernels.formats import int8, nf4
-from tests.support.cuda_references import linear_reference
 
 KINDS: tuple[Kind, ...] = ("bf16", "int8", "nf4")
 CLASSES = {"bf16": "Bf16Linear", "int8": "Int8Linear", "nf4": "Nf4Linear"}

@@ -17,13 +17,13 @@ from engine.kernels.cuda.attention import (
     choose_tiling,
 )
 from engine.kernels.cuda.kv_cache import FP8, StaticKVCache
+from engine.kernels.cuda.references import attend_reference, rope_and_store_reference
 from engine.kernels.cuda.rotary import rope_and_store
 from engine.machine.devices import FP8_CAPABILITY
 from engine.models.architecture import Rope
 from engine.models.rotation import rotations
 from engine.values import MAX_ROWS
 from tests.engine.kernels.cuda.where import INTERPRETED, examples
-from tests.support.cuda_references import attend_reference, rope_and_store_reference
 
 CPU = torch.device("cpu")
 SMALL = Tiling(rows=16, positions=16, split=32, chunk=2, warps=1)

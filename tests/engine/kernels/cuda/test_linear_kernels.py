@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from engine.kernels.cuda import references
 from engine.kernels.cuda.linear.fusion import PLAIN, Fusion, Norm
 from engine.kernels.cuda.linear.tiles import Kind
 from engine.kernels.formats import int8
 from engine.kernels.torch import int8 as torch_int8
 from tests.engine.kernels.cuda.cases import KINDS, Case, make, near
 from tests.engine.kernels.cuda.where import examples
-from tests.support import cuda_references
 
 kinds = pytest.mark.parametrize("kind", KINDS)
 
@@ -123,7 +123,7 @@ def test_rows_are_quantised_as_on_the_cpu(device: torch.device) -> None:
     from engine.kernels.cuda.linear.streamed import quantise_rows
 
     values, scale = quantise_rows(x.to(device))
-    expected, expected_scale = cuda_references.quantise_rows(x, None)
+    expected, expected_scale = references.quantise_rows(x, None)
     assert torch.equal(scale.cpu()[:, None], expected_scale)
     assert torch.equal(values.cpu(), expected)
 

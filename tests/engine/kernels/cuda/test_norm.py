@@ -8,9 +8,9 @@ import torch
 pytest.importorskip("triton")
 
 from engine.kernels.cuda.linear.fusion import Norm, normalise
+from engine.kernels.cuda.references import normalise_reference
 from tests.engine.kernels.cuda.cases import near
 from tests.engine.kernels.cuda.where import INTERPRETED
-from tests.support.cuda_references import normalise_reference
 
 pytestmark = pytest.mark.gpu
 

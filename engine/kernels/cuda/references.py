@@ -1,6 +1,8 @@
-"""The linear, attention, rope and norm kernels of CUDA in plain torch, for tests to compare with."""
+"""The linear, attention, rope and norm kernels in plain torch, for trials on a GPU and tests."""
 
 from __future__ import annotations
+
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -11,6 +13,7 @@ from engine.kernels.cuda.linear.dispatch import Weight
 from engine.kernels.cuda.linear.fusion import FusedLinear, Fusion, Norm
 from engine.kernels.cuda.linear.reference import (
     FloatReference,
+    dequantise_rounded,
     finish,
     norm_factor,
 )
@@ -98,7 +101,14 @@ def linear_reference(weight: Weight, fusion: Fusion) -> FusedLinear:
     """Return the reference of the linear layer with ``weight`` and ``fusion``."""
     if isinstance(weight, Int8Weight):
         return Int8Reference(weight, fusion)
-    return FloatReference(weight, fusion)
+    return FloatReference(weight, fusion, lambda floats: partial(F.linear, weight=floats))
+
+
+def floats_of(weight: Weight) -> Tensor:
+    """Return the weight as the kernels multiply by it: float32 ``(out, in)``."""
+    if isinstance(weight, Int8Weight):
+        return weight.dequantise()
+    return weight.float() if isinstance(weight, Tensor) else dequantise_rounded(weight)
 
 
 class Int8Reference:

@@ -1,0 +1,172 @@
+"""Try rope, the cache's writes and attention, at every border of the work's division."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from engine.backends.cuda.decoder import CudaDecoder
+from engine.backends.cuda.trial.findings import Comparison, some
+from engine.kernels.cuda import KV_SPLIT
+from engine.kernels.cuda.attention import Workspace, attend, choose_tiling
+from engine.kernels.cuda.kv_cache import FP8, LayerKV, StaticKVCache
+from engine.kernels.cuda.linear.dispatch import DTYPE
+from engine.kernels.cuda.references import attend_reference, rope_and_store_reference
+from engine.kernels.cuda.rotary import rope_and_store
+from engine.models.architecture import Attention
+from engine.values import MAX_ROWS
+
+_CAPACITY = 5120
+"""Positions of the trial's cache: more than one chunk of splits. What divides a longer cache's capacity
+divides this one's too, since Triton compiles other code for multiples of 16."""
+_FILLED = 512
+"""Rows that the reference stores at once."""
+_ATTENTION_ERROR = (2**-6, 2**-6)
+"""Weights are rounded to bf16 before the product with values; see ``Comparison.near``."""
+_FP8_ERROR = (2**-3, 2**-4)
+"""A number that lies between two of e4m3 may go to either."""
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionCase:
+    """The attention of a layer; ``rope`` has the arguments of ``rope_and_store``."""
+
+    spec: Attention
+    rope: dict[str, Any]
+    capacity: int
+    cached: torch.dtype
+    device: torch.device
+
+    @property
+    def shape(self) -> str:
+        spec = self.spec
+        parts = [f"{spec.heads} heads on {spec.kv_heads} of {spec.head_dim}"]
+        parts += [str(self.cached).removeprefix("torch.")]
+        parts += ["rope"] * (self.rope["rotation"] is not None)
+        parts += ["norms"] * (self.rope["norm"] is not None)
+        parts += [] if spec.window is None else [f"window {spec.window}"]
+        parts += [] if spec.score_cap is None else [f"cap {spec.score_cap:g}"]
+        return ", ".join(parts)
+
+    def check_stores(self, comparison: Comparison) -> Callable[[], object]:
+        """Try ``rope_and_store``; see ``try_kernel``."""
+        ours, theirs = self._filled(), self._filled()
+        qkv = self._qkv(MAX_ROWS, seed=1)
+        for start in self._starts():
+
+            def run(rows: slice, start: int = start) -> Tensor:
+                first = 0 if rows.start is None else rows.start
+                ours.set_length(start + first)
+                return rope_and_store(qkv[rows], ours.slots[0], ours.length, **self.rope)
+
+            whole = run(slice(None))
+            kept = [part.clone() for part in ours.slots[0].tensors]
+
+            def again(
+                rows: slice,
+                run: Callable[[slice], Tensor] = run,
+                kept: list[Tensor] = kept,
+            ) -> Tensor:
+                query = run(rows)
+                for part, before in zip(ours.slots[0].tensors, kept, strict=True):
+                    comparison.same(_bits(part), _bits(before), "in the cache")
+                return query
+
+            comparison.rows_are_alike(again, whole)
+            theirs.set_length(start)
+            expected = rope_and_store_reference(qkv, theirs.slots[0], theirs.length, **self.rope)
+            comparison.near(whole, expected)
+            error = _FP8_ERROR if self.cached == FP8 else None
+            for found, right in zip(_stored(ours.slots[0]), _stored(theirs.slots[0]), strict=True):
+                comparison.near(found.to(DTYPE), right, error)
+        return lambda: run(slice(None))
+
+    def check_attends(self, comparison: Comparison) -> Callable[[], object]:
+        """Try ``attend``; see ``try_kernel``."""
+        spec, cache = self.spec, self._filled()
+        tiling = choose_tiling(spec.heads, spec.kv_heads, spec.head_dim)
+        workspace = Workspace.make(
+            heads=spec.heads, head_dim=spec.head_dim, capacity=self.capacity, tiling=tiling,
+            device=self.device,
+        )  # fmt: skip
+        masks: dict[str, Any] = {"window": spec.window, "cap": spec.score_cap}
+        query = self._queries()
+        for start in self._starts():
+
+            def run(rows: slice, start: int = start) -> Tensor:
+                cache.set_length(start + (0 if rows.start is None else rows.start))
+                part = query[rows].contiguous()
+                return attend(part, cache.slots[0], cache.length, workspace, tiling, **masks)
+
+            whole = run(slice(None))
+            comparison.rows_are_alike(run, whole)
+            cache.set_length(start)
+            expected = attend_reference(query, cache.slots[0], cache.length, **masks)
+            comparison.near(whole, expected, _ATTENTION_ERROR)
+        return lambda: run(slice(None))
+
+    def _starts(self) -> list[int]:
+        """Return positions of row 0: at the beginning, at borders of splits and chunks, at the end."""
+        chunk = 16 * KV_SPLIT
+        borders = [0, KV_SPLIT - 3, 3 * KV_SPLIT - 15, chunk - 7, self.capacity - MAX_ROWS]
+        inside = [start for start in borders if 0 <= start <= self.capacity - MAX_ROWS]
+        return sorted({*some(inside, self.device), inside[-1]})
+
+    def _filled(self) -> StaticKVCache:
+        """Return a cache that the reference filled."""
+        size = self.spec.kv_heads, self.spec.head_dim
+        cache = StaticKVCache([size], capacity=self.capacity, device=self.device, dtype=self.cached)
+        for start in range(0, self.capacity, _FILLED):
+            cache.set_length(start)
+            qkv = self._qkv(min(_FILLED, self.capacity - start), seed=start)
+            rope_and_store_reference(qkv, cache.slots[0], cache.length, **self.rope)
+        return cache
+
+    def _queries(self) -> Tensor:
+        """Return queries (16, heads, head_dim), scaled so that some positions count more than others."""
+        heads, width = self.spec.heads, self.spec.head_dim
+        part = self._qkv(MAX_ROWS, seed=1)[:, : heads * width]
+        return part.reshape(-1, heads, width) * (2 / math.sqrt(width))
+
+    def _qkv(self, rows: int, seed: int) -> Tensor:
+        width = (self.spec.heads + 2 * self.spec.kv_heads) * self.spec.head_dim
+        draw = torch.Generator().manual_seed(seed)
+        return torch.randn(rows, width, generator=draw).to(self.device, DTYPE)
+
+
+def _bits(stored: Tensor) -> Tensor:
+    return stored.view(torch.uint8) if stored.dtype == FP8 else stored
+
+
+def _stored(slot: LayerKV) -> Iterator[Tensor]:
+    """Yield keys and values (kv_heads * capacity, head_dim) float32."""
+    for part, scales in ((slot.keys, slot.key_scales), (slot.values, slot.value_scales)):
+        floats = part.float() if scales is None else part.float() * scales[..., None]
+        yield floats.flatten(0, 1)
+
+
+def attention_cases(model: CudaDecoder) -> list[AttentionCase]:
+    """Return the attention of the model's layers that differ in what their launches depend on."""
+    context = model.info.context
+    capacity = min(context, _CAPACITY + context % 16)
+    found = [
+        AttentionCase(
+            spec.attention,
+            {
+                "rotation": layer.rotation,
+                "norm": layer.qk_norm,
+                "epsilon": model.architecture.epsilon,
+                "scale": spec.attention.query_scale,
+            },
+            capacity,
+            model.cached,
+            model.device,
+        )
+        for layer, spec in zip(model.layers, model.architecture.layers, strict=True)
+    ]
+    return list({each.shape: each for each in reversed(found)}.values())

@@ -1,0 +1,122 @@
+"""Try linear layers: with few rows, as in a round, and with many, as in a prompt."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from engine.backends.cuda.decoder import CudaDecoder
+from engine.backends.cuda.trial.findings import Comparison
+from engine.kernels.cuda import STREAMED_ROWS
+from engine.kernels.cuda.linear.bulk import BulkLinear
+from engine.kernels.cuda.linear.dispatch import DTYPE, shape_of, take_outputs
+from engine.kernels.cuda.linear.reference import FloatReference
+from engine.kernels.cuda.references import floats_of, linear_reference
+from engine.kernels.torch.linear import trial_rows
+from engine.values import MAX_ROWS
+
+_VANISHING = 32
+"""First outputs, which the trial's rows nearly cancel."""
+_PART = 2048
+"""Outputs of a weight that are dequantised at once: some tens of megabytes."""
+_BULK_ERROR = (2**-6, 2**-6)
+"""Of many rows, sums are rounded before bias, gate and residual; see ``Comparison.near``."""
+
+
+@dataclass(frozen=True, slots=True)
+class LinearCase:
+    """A linear layer, the dtype of its rows, and whether it adds a residual."""
+
+    linear: BulkLinear
+    dtype: torch.dtype
+    adds: bool
+
+    @property
+    def kernel(self) -> str:
+        return type(self.linear.streamed).__name__
+
+    @property
+    def shape(self) -> str:
+        """Return all that the launch depends on."""
+        fusion, (outputs, width) = self.linear.fusion, shape_of(self.linear.weight)
+        parts = [f"{outputs} x {width}", str(self.dtype).removeprefix("torch.")]
+        parts += ["norm"] * (fusion.norm is not None) + ["bias"] * (fusion.bias is not None)
+        parts += ["gate"] * fusion.gated + ["residual"] * self.adds
+        return ", ".join(parts)
+
+    @property
+    def results(self) -> int:
+        """Return the width of a result."""
+        return shape_of(self.linear.weight)[0] // (2 if self.linear.fusion.gated else 1)
+
+    def check(self, comparison: Comparison) -> Callable[[], object]:
+        """See ``try_kernel``."""
+        x, few = self._rows(), slice(MAX_ROWS)
+        residual = None
+        if self.adds:
+            draw = torch.Generator().manual_seed(0)
+            residual = torch.randn(len(x), self.results, generator=draw).to(x)
+
+        def run(rows: slice) -> Tensor:
+            return self.linear(x[rows], None if residual is None else residual[rows])
+
+        whole, many = run(few), run(slice(None))
+        comparison.rows_are_alike(run, whole)
+        for _ in range(3):  # programs finish in another order each time
+            comparison.same(run(few), whole, "from run to run")
+        for part, expected in self._expected(x, residual):
+            comparison.near(whole[:, part], expected[few])
+            comparison.near(many[:, part], expected, _BULK_ERROR)
+        return lambda: run(few)
+
+    def _rows(self) -> Tensor:
+        """Return more rows than the kernels compute at once, of different sizes.
+
+        The first outputs nearly vanish, so that another order of a sum shows in them; a norm's weight is
+        divided out for that.
+        """
+        first = floats_of(take_outputs(self.linear.weight, slice(_VANISHING)))
+        x = trial_rows(first)[:STREAMED_ROWS]
+        sizes = torch.logspace(-2, 2, MAX_ROWS, device=x.device)
+        x = x * sizes.repeat(STREAMED_ROWS // MAX_ROWS)[:, None]
+        if self.linear.fusion.norm is not None:
+            weight = self.linear.fusion.norm.weight.float()
+            x = x / torch.where(weight.abs() > 0.1, weight, 1.0)
+        return torch.cat([x, x[:MAX_ROWS]]).to(self.dtype)
+
+    def _expected(self, x: Tensor, residual: Tensor | None) -> Iterator[tuple[slice, Tensor]]:
+        """Yield the reference's results, part by part."""
+        weight, fusion = self.linear.weight, self.linear.fusion
+        for start in range(0, self.results, _PART):
+            part = slice(start, min(start + _PART, self.results))
+            places = [part]
+            if fusion.gated:  # the other half
+                places.append(slice(part.start + self.results, part.stop + self.results))
+            bias = fusion.bias
+            if bias is not None:
+                bias = torch.cat([bias[each] for each in places])
+            reference = linear_reference(take_outputs(weight, *places), replace(fusion, bias=bias))
+            yield part, reference(x, None if residual is None else residual[:, part])
+
+
+def linear_cases(model: CudaDecoder) -> list[LinearCase]:
+    """Return the linear layers of the model that differ in what their launch depends on.
+
+    What has no kernel is left out.
+    """
+    adds = model.architecture.residual_scale == 1
+    found = [LinearCase(model.head, torch.float32, False)]
+    for layer in model.layers:
+        found += [
+            LinearCase(layer.qkv, DTYPE, False),
+            LinearCase(layer.output, DTYPE, adds and layer.attention_after is None),
+            LinearCase(layer.gate_up, DTYPE, False),
+            LinearCase(layer.down, DTYPE, adds and layer.mlp_after is None),
+        ]
+    different = {(each.kernel, each.shape): each for each in reversed(found)}
+    return [
+        each for each in different.values() if not isinstance(each.linear.streamed, FloatReference)
+    ]

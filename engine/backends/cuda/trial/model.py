@@ -1,0 +1,52 @@
+"""All trials of one model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from engine.backends import row_independence
+from engine.backends.cuda.decoder import CudaDecoder
+from engine.backends.cuda.trial.attention import attention_cases
+from engine.backends.cuda.trial.findings import Comparison, Finding, some, try_kernel
+from engine.backends.cuda.trial.linear import linear_cases
+from engine.backends.cuda.trial.norm import norm_cases
+from engine.values import MAX_ROWS
+
+Check = Callable[[Comparison], Callable[[], object]]
+
+
+def try_model(
+    model: CudaDecoder, report: Callable[[float], None] = lambda share: None
+) -> tuple[Finding, ...]:
+    """Try each kernel at each shape that the model has; ``report`` is told which share is done.
+
+    Raise DeviceLost if a kernel loses the GPU, and torch's errors for full memory.
+    """
+    trials: list[tuple[str, str, Check]] = [
+        *(("norm", each.shape, each.check) for each in norm_cases(model)),
+        *((each.kernel, each.shape, each.check) for each in linear_cases(model)),
+    ]
+    for each in attention_cases(model):
+        trials += [
+            ("rope and cache", each.shape, each.check_stores),
+            ("attention", each.shape, each.check_attends),
+        ]
+    # Last, since it shows a fault of any kernel and does not name it.
+    trials.append(("whole step", model.info.quantization, _check_step(model)))
+    findings = []
+    for index, (kernel, shape, check) in enumerate(trials):
+        report(index / len(trials))
+        findings.append(try_kernel(kernel, shape, model.device, check))
+    return tuple(findings)
+
+
+def _check_step(model: CudaDecoder) -> Check:
+    def check(comparison: Comparison) -> Callable[[], object]:
+        counts = tuple(some(range(1, MAX_ROWS + 1), model.device))
+        if fault := row_independence.first_fault(model, counts):
+            comparison.fault(fault)
+        state = model.new_state(MAX_ROWS)
+        rows = min(MAX_ROWS, state.context)
+        return lambda: model.forward([0] * rows, state, last=rows)
+
+    return check

@@ -1,0 +1,67 @@
+"""Try a loaded model on its GPU, whose arithmetic nobody may have tried before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from engine.backends import row_independence
+from engine.backends.cuda.decoder import CudaDecoder
+from engine.backends.cuda.trial import verdicts
+from engine.backends.cuda.trial.findings import Finding
+from engine.backends.cuda.trial.model import try_model
+from engine.backends.torch.decoder import TorchDecoder
+from engine.errors import DeviceLost, KernelsFailed
+from engine.models.architecture import Architecture
+from engine.models.base import Model
+
+
+def try_on_gpu(
+    model: Model,
+    architecture: Architecture | None,
+    cached: str,
+    begin: Callable[[], None],
+    report: Callable[[float], None],
+) -> None:
+    """Try what is not known to be right on this machine; nothing on a CPU.
+
+    ``architecture``: as it was planned by. ``cached``: the dtype of the KV cache. ``begin`` is called
+    before a trial, ``report`` with the share that is done. Raise KernelsFailed if a kernel failed: the
+    next plan for this model is without them. With torch, nothing may draft for a model that fails.
+    """
+    if isinstance(model, CudaDecoder):
+        assert architecture is not None  # else it was not planned so
+        _try_kernels(model, architecture, cached, begin, report)
+    elif isinstance(model, TorchDecoder) and model.device.type == "cuda":
+        begin()
+        if fault := row_independence.first_fault(model):
+            model.without_drafts(
+                f"PyTorch on this GPU is not exact enough for drafting: {fault}. So nothing is "
+                "drafted; the words are right."
+            )
+
+
+def _try_kernels(
+    model: CudaDecoder,
+    architecture: Architecture,
+    cached: str,
+    begin: Callable[[], None],
+    report: Callable[[float], None],
+) -> None:
+    """See ``try_on_gpu``."""
+    info = model.info
+    verdict = verdicts.known(architecture, info.quantization, cached, info.name)
+    if not verdict.passed:
+        begin()
+        begun = verdict.begin()
+        try:
+            findings = try_model(model, report)
+        except DeviceLost:  # it is this trial's doing: the next process need not repeat it
+            begun.end((Finding("of the trial", cached, 0.0, 0.0, "it lost the GPU"),))
+            raise
+        except BaseException:
+            verdicts.forget(begun)
+            raise
+        verdict = begun.end(findings)
+    model.verdict = verdict
+    if verdict.fault is not None:
+        raise KernelsFailed(verdict.fault)

@@ -1,0 +1,275 @@
+"""Each kernel that a model uses is tried on the GPU at hand; a wrong one is found, named and not used."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+import torch
+
+pytest.importorskip("triton")
+
+from engine.api import LoadProgress, Stage
+from engine.backends.cuda.decoder import CudaDecoder
+from engine.backends.cuda.trial import model as trial
+from engine.backends.cuda.trial import verdicts
+from engine.backends.cuda.trial.findings import Finding
+from engine.events import Failed, Finished
+from engine.local.engine import LocalEngine
+from engine.machine.devices import Device
+from engine.request import Request, Speculation
+from tests.engine.backends.cuda.small import SIZES, load
+from tests.engine.backends.cuda.wrong_kernels import (
+    KERNELS,
+    put_wrong,
+    refuse,
+    spoil_rows,
+    spoil_values,
+)
+from tests.engine.kernels.cuda.where import DEVICE
+from tests.support.checkpoints import write_random
+from tests.support.families import write_family
+from tests.support.loading import request_for
+
+pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("device")]
+
+ASKED = Request(
+    token_ids=(5, 6, 7, 8), max_tokens=4, ignore_eos=True, speculation=Speculation(proposer="none")
+)
+OF_A_FORMAT = {
+    "bf16_gemm": "bf16",
+    "int8_rows": "int8",
+    "int8_gemm": "int8",
+    "nf4_gemm": "nf4",
+    "dequantise_kernel": "nf4",
+}
+NAMED = {
+    "bf16_gemm": "Bf16Linear",
+    "int8_rows": "Int8Linear",
+    "int8_gemm": "Int8Linear",
+    "nf4_gemm": "Nf4Linear",
+    "finish_rows": "Bf16Linear",
+    "dequantise_kernel": "Nf4Linear",
+    "normalise_rows": "norm",
+    "rope_and_store": "rope and cache",
+    "attend_splits": "attention",
+    "combine_splits": "attention",
+}
+"""The first trial that each kernel fails."""
+CASES = {
+    "norm": "norm_cases", "rope and cache": "attention_cases", "attention": "attention_cases"
+}  # fmt: skip
+ROWS = ("bf16_gemm", "int8_gemm", "nf4_gemm", "normalise_rows", "rope_and_store", "combine_splits")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("llama")
+    write_random(made, **SIZES, uneven=0.1)
+    return made
+
+
+@pytest.fixture(autouse=True)
+def _no_verdicts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep the verdicts of a test in a file of its own."""
+    monkeypatch.setattr(verdicts, "_file", lambda: tmp_path / "gpu-trials.json")
+    monkeypatch.setattr(verdicts, "_unwritten", [])
+
+
+@pytest.fixture
+def engine(monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalEngine]:
+    """Return an engine that falls back to torch on the GPU, and interpreted on the CPU."""
+    device = Device(DEVICE, kernels=True, native=False)
+    monkeypatch.setattr("engine.machine.devices.choose", lambda *_, **__: device)
+    engine = LocalEngine()
+    yield engine
+    engine.close()
+
+
+def last(engine: LocalEngine) -> Finished | Failed:
+    event = list(engine.generate(ASKED))[-1]
+    assert isinstance(event, Finished | Failed)
+    return event
+
+
+def first_fault(model: CudaDecoder) -> Finding | None:
+    """Try the model, up to the first fault: what follows takes the interpreter seconds."""
+
+    class Found(Exception):
+        pass
+
+    found: list[Finding] = []
+
+    def report(share: float) -> None:
+        if found:
+            raise Found
+
+    def try_kernel(*asked: object) -> Finding:
+        finding = kept(*asked)  # type: ignore[arg-type]
+        if finding.why:
+            found.append(finding)
+        return finding
+
+    kept = trial.try_kernel
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(trial, "try_kernel", try_kernel)
+        with suppress(Found):
+            trial.try_model(model, report)
+    return found[0] if found else None
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("bf16", "gemma2"),
+        *(pytest.param(each, marks=pytest.mark.exhaustive) for each in ("int8", "nf4", "qwen2")),
+    ],
+)
+def test_right_kernels_pass(name: str, folder: Path, tmp_path: Path) -> None:
+    """Also with fp8 caches, windows, caps, biases and norms after parts."""
+    if name in ("bf16", "int8", "nf4"):
+        model = load(folder, name, kv_cache_dtype="fp8" if name == "int8" else "auto")
+    else:
+        write_family(tmp_path, name)
+        model = load(tmp_path)
+    shares: list[float] = []
+    findings = trial.try_model(model, shares.append)
+    assert not [str(each) for each in findings if each.why]
+    assert shares == sorted(shares) and shares[0] == 0 and len(shares) == len(findings) >= 8
+    assert all(0 <= each.error < 0.2 and each.ms > 0 for each in findings)
+
+
+@pytest.mark.parametrize(
+    ("name", "spoil"),
+    [*((name, spoil_values) for name in KERNELS), *((name, spoil_rows) for name in ROWS)],
+)
+def test_a_wrong_kernel_is_found_and_named(
+    name: str,
+    spoil: Callable[[torch.Tensor], None],
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Wrong in one number, or in one bit of it beside other rows."""
+    model = load(folder, OF_A_FORMAT.get(name, "bf16"))
+    for cases in ("norm_cases", "linear_cases", "attention_cases"):
+        if cases != CASES.get(NAMED[name], "linear_cases"):
+            monkeypatch.setattr(trial, cases, lambda _: [])
+    wrong = put_wrong(monkeypatch, name, spoil)
+    fault = first_fault(model)
+    assert wrong.launches and fault is not None
+    assert fault.kernel == NAMED[name]
+    assert ("its bits" if spoil is spoil_rows else "its") in fault.why
+
+
+def test_a_kernel_that_does_not_run_is_found(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = load(folder)
+    put_wrong(monkeypatch, "bf16_gemm", refuse)
+    fault = first_fault(model)
+    assert fault is not None and fault.why.startswith("it does not run (OutOfResources: out of res")
+
+
+def test_a_load_with_a_wrong_kernel_answers_with_torch(
+    folder: Path, engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The page says so, the words are those of torch, and the next load does not try again."""
+    seen: list[LoadProgress] = []
+
+    class Watcher:
+        cancelled = False
+
+        def on_progress(self, progress: object) -> None: ...
+
+        def on_loading(self, progress: LoadProgress) -> None:
+            seen.append(progress)
+
+    with monkeypatch.context() as patch:
+        put_wrong(patch, "bf16_gemm", spoil_values)
+        loaded = engine.load(request_for(folder, quantization="bf16"), Watcher())
+        found = last(engine)
+    note = next(note for note in loaded.notes if "PyTorch operations" in note)
+    assert "Bf16Linear" in note and "failed its trial" in note and "diagnostics --gpu" in note
+    shares = [each.fraction for each in seen if each.stage is Stage.TRYING]
+    assert shares[1] == 0 and len(set(shares)) > 5
+    monkeypatch.setattr("engine.backends.cuda.decoder.why_not", lambda *_: "not here")
+    engine.load(request_for(folder, quantization="bf16"))
+    assert isinstance(found, Finished) and found.token_ids
+    assert found.token_ids == last(engine).token_ids
+
+
+def test_a_load_that_passed_is_not_tried_again(
+    folder: Path, engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right = (Finding("norm", "64", 0.0, 0.1),)
+    with monkeypatch.context() as patch:
+        patch.setattr("engine.backends.gpu_trial.try_model", lambda *_: right)
+        engine.load(request_for(folder, quantization="bf16"))
+    found = last(engine)
+    monkeypatch.setattr("engine.backends.gpu_trial.try_model", None)
+    loaded = engine.load(request_for(folder, quantization="bf16"))
+    assert not [note for note in loaded.notes if "kernels" in note]
+    assert isinstance(found, Finished) and last(engine) == found
+    (kept,) = verdicts.kept()
+    assert kept.findings == right and kept.passed and kept.model == folder.name
+    monkeypatch.setattr(verdicts, "machine", lambda: "another driver")
+    with pytest.raises(TypeError):  # it is tried again
+        engine.load(request_for(folder, quantization="bf16"))
+
+
+def test_a_launch_that_fails_in_mid_reply_ends_it_with_what_was_written(
+    folder: Path, engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And the next load is without the kernels."""
+    monkeypatch.setattr(
+        "engine.backends.gpu_trial.try_model", lambda *_: (Finding("norm", "64", 0.0, 0.1),)
+    )
+    engine.load(request_for(folder, quantization="bf16"))
+    with monkeypatch.context() as patch:
+        wrong = put_wrong(patch, "combine_splits", lambda _: wrong.launches > 3 and refuse(_))
+        failed = last(engine)
+    assert isinstance(failed, Failed)
+    assert "What was written is kept" in failed.message and "OutOfResources" in failed.message
+    loaded = engine.load(request_for(folder, quantization="bf16"))
+    assert any("PyTorch operations" in note for note in loaded.notes)
+    assert isinstance(last(engine), Finished)
+
+
+def test_a_trial_that_ends_the_program_twice_is_not_begun_again(folder: Path) -> None:
+    model = load(folder)
+    empty = verdicts.known(model.architecture, "bf16", "bf16", "small")
+    assert not empty.passed and empty.fault is None
+    assert empty.begin().fault is None
+    again = verdicts.known(model.architecture, "bf16", "bf16", "small")
+    assert again.begin().fault is not None
+    assert "ended the program" in str(verdicts.why_not(model.architecture, "bf16"))
+    assert verdicts.why_not(model.architecture, "int8") is None
+    verdicts.forget()
+    assert verdicts.why_not(model.architecture, "bf16") is None
+
+
+def test_a_cancelled_trial_leaves_no_verdict(
+    folder: Path, engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def cancelled(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("engine.backends.gpu_trial.try_model", cancelled)
+    with pytest.raises(KeyboardInterrupt):
+        engine.load(request_for(folder, quantization="bf16"))
+    assert not verdicts.kept()
+
+
+@pytest.mark.parametrize("content", ["", "{", "[1]", '[{"machine": 1}]', "[" * 200, '{"a": 1}'])
+def test_a_damaged_file_is_no_verdict(content: str, tmp_path: Path) -> None:
+    (tmp_path / "gpu-trials.json").write_text(content)
+    assert verdicts.kept() == []
+    verdicts.keep(verdicts.Verdict("gpu", "small", "shape", "bf16"))
+    assert len(verdicts.kept()) == 1
+
+
+def test_the_file_is_bounded() -> None:
+    for number in range(verdicts.MOST_KEPT + 3):
+        verdicts.keep(verdicts.Verdict("gpu", "small", str(number), "bf16"))
+    kept = verdicts.kept()
+    assert len(kept) == verdicts.MOST_KEPT and kept[0].shape == str(verdicts.MOST_KEPT + 2)
