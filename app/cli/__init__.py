@@ -9,15 +9,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from importlib import metadata
-from typing import Annotated
 
 import typer
+from typer import Option
 
 from app.cli import (
     bench,
     chat,
-    compiler,
-    desktop,
     mcp,
     models,
     plan,
@@ -38,7 +36,7 @@ cli = typer.Typer(
     pretty_exceptions_enable=False,
 )
 cli.command()(serve.ui)
-cli.command()(desktop.app)
+cli.command()(serve.app)
 cli.command()(chat.chat)
 cli.command()(serve.serve)
 cli.command()(worker.worker)
@@ -48,7 +46,7 @@ cli.command()(chat.replay)
 cli.command()(train.train)
 cli.command()(train.learn)
 cli.command()(plan.plan)
-cli.command()(compiler.compiler)
+cli.command()(settings.compiler)
 cli.command()(settings.settings)
 cli.command()(settings.diagnostics)
 cli.add_typer(bench.cli, name="bench")
@@ -64,12 +62,13 @@ def _print_version(wanted: bool) -> None:
 
 @cli.callback()
 def _general(
-    version: Annotated[
-        bool,
-        typer.Option(
-            "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
-        ),
-    ] = False,
+    version: bool = Option(
+        False,
+        "--version",
+        callback=_print_version,
+        is_eager=True,
+        help="Print the version and exit.",
+    ),
 ) -> None:
     """Chat with local models, faster by speculative decoding, and see every drafted token."""
 

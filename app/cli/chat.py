@@ -8,15 +8,14 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
+from typer import Argument, Option
 
 from app import main, paths
 from app.cli import options
-from app.cli.drafting import Drafting
-from app.cli.loading import open_for_command
-from app.cli.text import attached, interactive, replies, terminal
+from app.cli.loading import Drafting, open_for_command
+from app.cli.text import output, replies
 from app.cli.text.tools import opened
 from app.settings.defaults import Defaults
 from engine.api import LoadRequest
@@ -37,85 +36,62 @@ GREEDY = Sampling()
 @options.with_load
 @options.with_sampling
 def chat(
-    prompt: Annotated[
-        str | None,
-        typer.Argument(help="Your message; - reads standard input. Without it, a chat starts."),
-    ] = None,
-    prompts_file: Annotated[
-        Path | None,
-        typer.Option("--prompts", help="File with one JSON object per line: prompt or turns."),
-    ] = None,
-    file: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="FILE",
-            help="PDF, Word, text or another document, or the address of a web page, for the model to "
-            "read with your first message. Repeatable.",
-        ),
-    ] = None,
-    image: Annotated[
-        list[Path] | None,
-        typer.Option(metavar="FILE", help="An image for your first message. Repeatable."),
-    ] = None,
+    prompt: str | None = Argument(
+        None, help="Your message; - reads standard input. Without it, a chat starts."
+    ),
+    prompts_file: Path | None = Option(
+        None, "--prompts", help="File with one JSON object per line: prompt or turns."
+    ),
+    file: list[str] | None = Option(
+        None,
+        metavar="FILE",
+        help="PDF, Word, text or another document, or the address of a web page, for the model to "
+        "read with your first message. Repeatable.",
+    ),
+    image: list[Path] | None = Option(
+        None, metavar="FILE", help="An image for your first message. Repeatable."
+    ),
     load: LoadRequest = main.DEFAULT_LOAD,
-    proposer: Annotated[
-        str | None,
-        typer.Option(
-            help=f"{', '.join(proposers.names())}. Default: the pair's measured default (`bench "
-            "sweep --apply`), else its own."
-        ),
-    ] = None,
-    depth: Annotated[
-        int | None,
-        typer.Option(
-            help="Drafted tokens per round, 1 to 15; the maximum with --controller auto. Alone, "
-            "it means --controller fixed."
-        ),
-    ] = None,
+    proposer: str | None = Option(
+        None,
+        help=f"{', '.join(proposers.names())}. Default: the pair's measured default (`bench "
+        "sweep --apply`), else its own.",
+    ),
+    depth: int | None = Option(
+        None,
+        help="Drafted tokens per round, 1 to 15; the maximum with --controller auto. Alone, "
+        "it means --controller fixed.",
+    ),
     controller: options.ControllerOption = None,
     acceptance: options.AcceptanceOption = AcceptanceRule.AUTO.value,
-    option: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME=VALUE", help="NAME=VALUE, an option of the proposer. Repeatable."
-        ),
-    ] = None,
+    option: list[str] | None = Option(
+        None, metavar="NAME=VALUE", help="NAME=VALUE, an option of the proposer. Repeatable."
+    ),
     sampling: Sampling = GREEDY,
-    max_tokens: Annotated[int | None, typer.Option(help="Most tokens per reply.")] = None,
-    stop: Annotated[
-        list[str] | None, typer.Option(help="Text that ends the reply. Repeatable.")
-    ] = None,
-    system: Annotated[str | None, typer.Option(help="System prompt.")] = None,
-    thinking: Annotated[
-        str,
-        typer.Option(
-            help="How much the model thinks, if its chat template has a choice: "
-            f"{', '.join(THINKING[1:])}."
-        ),
-    ] = "",
-    thinking_budget: Annotated[int | None, typer.Option(help="Most tokens per thought.")] = None,
-    raw: Annotated[
-        bool, typer.Option("--raw", help="Continue the prompt as text, without the chat template.")
-    ] = False,
-    mcp: Annotated[
-        Path | None,
-        typer.Option(help="A JSON file with MCP servers, whose tools the model may call."),
-    ] = None,
-    mcp_trust: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME", help="Run the calls of this server without asking. Repeatable."
-        ),
-    ] = None,
-    marks: Annotated[
-        bool,
-        typer.Option(
-            "--marks", help="Mark drafted tokens: accepted bold, rejected struck through."
-        ),
-    ] = False,
-    trace: Annotated[
-        Path | None, typer.Option(help="Write every event to this file, one JSON object per line.")
-    ] = None,
+    max_tokens: int | None = Option(None, help="Most tokens per reply."),
+    stop: list[str] | None = Option(None, help="Text that ends the reply. Repeatable."),
+    system: str | None = Option(None, help="System prompt."),
+    thinking: str = Option(
+        "",
+        help="How much the model thinks, if its chat template has a choice: "
+        f"{', '.join(THINKING[1:])}.",
+    ),
+    thinking_budget: int | None = Option(None, help="Most tokens per thought."),
+    raw: bool = Option(
+        False, "--raw", help="Continue the prompt as text, without the chat template."
+    ),
+    mcp: Path | None = Option(
+        None, help="A JSON file with MCP servers, whose tools the model may call."
+    ),
+    mcp_trust: list[str] | None = Option(
+        None, metavar="NAME", help="Run the calls of this server without asking. Repeatable."
+    ),
+    marks: bool = Option(
+        False, "--marks", help="Mark drafted tokens: accepted bold, rejected struck through."
+    ),
+    trace: Path | None = Option(
+        None, help="Write every event to this file, one JSON object per line."
+    ),
     as_json: options.JsonOption = False,
     data_dir: options.DataDirOption = None,
 ) -> None:
@@ -126,7 +102,7 @@ def chat(
             raise InvalidRequest(
                 name, f"--{name} needs a chat template, which --raw skips. Leave one out."
             )
-    files = attached.read_all(file or ())
+    files = replies.read_all(file or ())
     drafting = Drafting(
         proposer=proposer,
         depth=depth,
@@ -159,7 +135,7 @@ def chat(
             thinking=thinking,
             thinking_budget=thinking_budget,
             tools=tools,
-            attached=attached.fitted_text(files, engine, prompt or "") if files else "",
+            attached=replies.fitted_text(files, engine, prompt or "") if files else "",
             images=images,
         )
         done = converse_all(engine, conversations, reply_options, write_event, marks)
@@ -186,20 +162,20 @@ def converse_all(
     marks: bool,
 ) -> list[ReplyState]:
     """Hold every conversation, or one with who sits there, printing as it goes."""
-    printer = terminal.Printer(sys.stdout, terminal.marks_for(sys.stdout) if marks else None)
+    printer = output.Printer(sys.stdout, output.marks_for(sys.stdout) if marks else None)
 
     def on_event(event: Event) -> None:
         write_event(event)
         printer.show(event)
 
     if conversations is None:
-        finished = interactive.converse(engine, reply_options, on_event)
+        finished = replies.converse_at_terminal(engine, reply_options, on_event)
     else:
         each = (replies.converse(engine, turns, reply_options, on_event) for turns in conversations)
         finished = itertools.chain.from_iterable(each)
     done = []
     for reply in finished:
-        print(f"[{terminal.summary(reply.statistics)}]\n", flush=True)
+        print(f"[{output.summary(reply.statistics)}]\n", flush=True)
         done.append(reply)
     return done
 
@@ -223,11 +199,11 @@ def trace_to(path: Path | None) -> Iterator[Callable[[Event], None]]:
 
 
 def replay(
-    trace: Annotated[Path, typer.Argument(help="A file from `chat --trace` or the page.")],
-    html: Annotated[Path, typer.Option(help="File to write.")],
-    reply: Annotated[
-        int | None, typer.Option(min=1, help="Number of the reply in the trace. Default: the last.")
-    ] = None,
+    trace: Path = Argument(..., help="A file from `chat --trace` or the page."),
+    html: Path = Option(..., help="File to write."),
+    reply: int | None = Option(
+        None, min=1, help="Number of the reply in the trace. Default: the last."
+    ),
 ) -> None:
     """Write a reply of a trace as one HTML file with its replay, which opens offline."""
     from app.ui.rounds import replay_file

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Argument
 
 from app import paths
 from app.cli import options
@@ -48,9 +49,9 @@ def list_servers(
 
 @cli.command("test")
 def test_servers(
-    names: Annotated[
-        list[str] | None, typer.Argument(help="Names of servers. Default: all that are turned on.")
-    ] = None,
+    names: list[str] | None = Argument(
+        None, help="Names of servers. Default: all that are turned on."
+    ),
     file: FileOption = None,
     as_json: options.JsonOption = False,
     data_dir: options.DataDirOption = None,

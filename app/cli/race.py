@@ -6,9 +6,10 @@ import contextlib
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
+from typer import Argument, Option
 
 from app import main, paths
 from app.cli import options
@@ -35,53 +36,38 @@ RIGHT = frozenset(range(4))
 
 @options.with_load
 def race(
-    prompt: Annotated[str | None, typer.Argument(help="Prompt for both sides.")] = None,
+    prompt: str | None = Argument(None, help="Prompt for both sides."),
     load: LoadRequest = main.DEFAULT_LOAD,
-    rival: Annotated[
-        str | None,
-        typer.Option(
-            metavar=METHOD,
-            help="A proposer, and a depth or auto, such as draft,4. Default: the pair's default.",
-        ),
-    ] = None,
-    base: Annotated[
-        str | None,
-        typer.Option(
-            metavar=METHOD,
-            help="The baseline. Default: none (no drafting); on a server, its default.",
-        ),
-    ] = None,
-    base_pair: Annotated[
-        str | None,
-        typer.Option(
-            metavar="PAIR",
-            help="Another pair or a server for the baseline; both are loaded.",
-        ),
-    ] = None,
+    rival: str | None = Option(
+        None,
+        metavar=METHOD,
+        help="A proposer, and a depth or auto, such as draft,4. Default: the pair's default.",
+    ),
+    base: str | None = Option(
+        None,
+        metavar=METHOD,
+        help="The baseline. Default: none (no drafting); on a server, its default.",
+    ),
+    base_pair: str | None = Option(
+        None, metavar="PAIR", help="Another pair or a server for the baseline; both are loaded."
+    ),
     acceptance: options.AcceptanceOption = AcceptanceRule.AUTO.value,
-    base_acceptance: Annotated[
-        str | None, typer.Option(help="The baseline's rule. Default: the same.")
-    ] = None,
-    temperature: Annotated[float, typer.Option(help="0 = always the most likely token.")] = 0.0,
-    base_temperature: Annotated[
-        float | None, typer.Option(help="The baseline's temperature. Default: the same.")
-    ] = None,
-    seed: Annotated[int, typer.Option(help="Same seed, same text.")] = 1,
-    max_tokens: Annotated[int, typer.Option(min=1, help="Most tokens per reply.")] = 160,
-    pairs: Annotated[
-        int | None,
-        typer.Option(min=1, help="Number of runs. Default: 5, or one per prompt of a set."),
-    ] = None,
-    prompts: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Instead of a prompt: pip, random, spec_bench, chats (your last prompts), or a "
-            "file of JSON lines. Repeatable."
-        ),
-    ] = None,
-    per_kind: Annotated[
-        int, typer.Option(min=0, help="First prompts of each kind of a set; 0 = all.")
-    ] = 0,
+    base_acceptance: str | None = Option(None, help="The baseline's rule. Default: the same."),
+    temperature: float = Option(0.0, help="0 = always the most likely token."),
+    base_temperature: float | None = Option(
+        None, help="The baseline's temperature. Default: the same."
+    ),
+    seed: int = Option(1, help="Same seed, same text."),
+    max_tokens: int = Option(160, min=1, help="Most tokens per reply."),
+    pairs: int | None = Option(
+        None, min=1, help="Number of runs. Default: 5, or one per prompt of a set."
+    ),
+    prompts: list[str] | None = Option(
+        None,
+        help="Instead of a prompt: pip, random, spec_bench, chats (your last prompts), or a "
+        "file of JSON lines. Repeatable.",
+    ),
+    per_kind: int = Option(0, min=0, help="First prompts of each kind of a set; 0 = all."),
     as_json: options.JsonOption = False,
     data_dir: options.DataDirOption = None,
 ) -> None:

@@ -1,12 +1,16 @@
-"""``foretoken settings`` and ``foretoken diagnostics``: defaults of the app, and a report of a fault."""
+"""``foretoken settings``, ``compiler`` and ``diagnostics``: defaults of the app, what compiles its
+kernels, and a report of a fault."""
 
 from __future__ import annotations
 
 import json
+import time
+from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-import typer
+from typer import Option
 
 from app import paths
 from app.cli import options
@@ -14,25 +18,21 @@ from app.settings.preferences import Preferences, PreferencesFile, StartWith
 from engine.api import LoadRequest
 from engine.errors import InvalidRequest
 
+if TYPE_CHECKING:
+    from engine.machine.compilers import Compiler
+
 DEFAULT = "default"
 
 
 def settings(
-    start: Annotated[
-        str | None,
-        typer.Option(
-            metavar="PAIR",
-            help="What to load at startup: pip, last, or a pair as in --pair.",
-        ),
-    ] = None,
-    device: Annotated[str | None, typer.Option(help="auto, cpu or cuda.")] = None,
-    threads: Annotated[
-        str | None, typer.Option(metavar="N", help="CPU threads, or default.")
-    ] = None,
-    native: Annotated[
-        bool | None,
-        typer.Option("--native/--no-native", help="Use the compiled CPU kernels."),
-    ] = None,
+    start: str | None = Option(
+        None, metavar="PAIR", help="What to load at startup: pip, last, or a pair as in --pair."
+    ),
+    device: str | None = Option(None, help="auto, cpu or cuda."),
+    threads: str | None = Option(None, metavar="N", help="CPU threads, or default."),
+    native: bool | None = Option(
+        None, "--native/--no-native", help="Use the compiled CPU kernels."
+    ),
     as_json: options.JsonOption = False,
     data_dir: options.DataDirOption = None,
 ) -> None:
@@ -96,3 +96,71 @@ def diagnostics(data_dir: options.DataDirOption = None) -> None:
     data = paths.data_folder(data_dir)
     where = folders(data, models_folder(data))
     print(reports.report(None, where, secrets=(hub_token().get()[0],)), end="")
+
+
+def compiler(
+    fetch: bool = Option(
+        False, "--fetch", help="Download a compiler (package ziglang) if none works."
+    ),
+) -> None:
+    """Show which C++ compiler builds the kernels that make models fast on a CPU."""
+    from engine.backends.native import build
+    from engine.machine import compilers
+
+    if fetch:
+        _ensure_compiler()
+    candidates = compilers.found()
+    if not candidates:
+        raise compilers.NoCompiler()
+    print(f"Compilers, in the order they are tried: {', '.join(map(str, candidates))}.")
+    path = build.built()
+    print(
+        "The kernels have not been compiled yet."
+        if path is None
+        else f"The compiled kernels are in {path}."
+    )
+
+
+def _ensure_compiler() -> None:
+    """Compile the step, with a downloaded compiler if there is no other. Raises BuildError."""
+    from engine.machine import compilers
+
+    try:
+        _compile(compilers.found())
+        print("Nothing to download: a compiler is installed.")
+        return
+    except compilers.NoCompiler:
+        pass
+    except compilers.BuildError as error:
+        print(f"No compiler works: {error}")
+    folder = compilers.folder()
+    print(f"Downloading {compilers.WHEEL} ({compilers.SIZE}) into {folder} ...", flush=True)
+    start = time.monotonic()
+    fetched = compilers.fetch()
+    print(
+        f"Downloaded in {time.monotonic() - start:.0f} s. Keep it: it is needed again "
+        "after updates."
+    )
+    _compile([fetched])
+    print(f"The compiler takes {_size(folder)}. To remove it, delete that folder.")
+
+
+def _compile(candidates: Sequence[Compiler]) -> None:
+    """Compile the step and check that it loads. Raises BuildError."""
+    from app.cli.loading import Status
+    from engine.backends.native import build
+    from engine.machine import compilers
+
+    start = time.monotonic()
+    with Status() as status:
+        status.say("Compiling the kernels; the first time may take minutes ...")
+        path = build.build(candidates=candidates)
+        if build.load(path) is None:
+            raise compilers.BuildError(f"{path} was built, but cannot be loaded on this system.")
+    print(f"The compiled kernels were ready in {time.monotonic() - start:.0f} s.")
+
+
+def _size(folder: Path) -> str:
+    from engine.values.units import format_bytes
+
+    return format_bytes(sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()))

@@ -11,9 +11,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
+from typer import Argument, Option
 
 from app import paths
 from app.cli import options
@@ -22,43 +23,29 @@ from engine.values.units import counted
 
 
 def train(
-    recipe: Annotated[
-        str,
-        typer.Argument(
-            help="A recipe file, or the name of an included one: eagle3, pip-medusa, ..."
-        ),
-    ],
-    target: Annotated[
-        str | None,
-        typer.Option(
-            help="Model to train for, instead of the recipe's: an id, a folder or a GGUF file. "
-            "TARGET::DRAFT uses that draft to speed up recording."
-        ),
-    ] = None,
-    prompts: Annotated[
-        str | None,
-        typer.Option(
-            help="Training prompts: general (code, chat, JSON, rewriting), pip (what Pip "
-            "knows), chats (your own; they stay here) or a file of JSON lines."
-        ),
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            help="Folder for recordings, checkpoints and models. Default: runs/NAME, here."
-        ),
-    ] = None,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Start over instead of resuming.")] = False,
-    device: Annotated[
-        str | None, typer.Option(help="auto, cpu or cuda, instead of the recipe's.")
-    ] = None,
-    native: Annotated[
-        bool | None,
-        typer.Option(
-            "--native/--no-native",
-            help="Use the compiled kernels for the model, instead of the recipe's choice.",
-        ),
-    ] = None,
+    recipe: str = Argument(
+        ..., help="A recipe file, or the name of an included one: eagle3, pip-medusa, ..."
+    ),
+    target: str | None = Option(
+        None,
+        help="Model to train for, instead of the recipe's: an id, a folder or a GGUF file. "
+        "TARGET::DRAFT uses that draft to speed up recording.",
+    ),
+    prompts: str | None = Option(
+        None,
+        help="Training prompts: general (code, chat, JSON, rewriting), pip (what Pip "
+        "knows), chats (your own; they stay here) or a file of JSON lines.",
+    ),
+    out: Path | None = Option(
+        None, help="Folder for recordings, checkpoints and models. Default: runs/NAME, here."
+    ),
+    fresh: bool = Option(False, "--fresh", help="Start over instead of resuming."),
+    device: str | None = Option(None, help="auto, cpu or cuda, instead of the recipe's."),
+    native: bool | None = Option(
+        None,
+        "--native/--no-native",
+        help="Use the compiled kernels for the model, instead of the recipe's choice.",
+    ),
     threads: options.ThreadsOption = None,
     data_dir: options.DataDirOption = None,
 ) -> None:
@@ -66,7 +53,7 @@ def train(
     file = find_recipe(recipe)
     out = out or Path.cwd() / "runs" / file.stem
     # The heavy imports come after the quick mistakes.
-    from app.training.drafters import TrainingJob, train_drafter
+    from app.training.options import TrainingJob, train_drafter
     from engine.train.recipe import load_recipe
 
     own = {"device": device, "native": native, "threads": threads}
@@ -83,17 +70,13 @@ def train(
 
 
 def learn(
-    on: Annotated[
-        bool | None,
-        typer.Option("--on/--off", help="Let the loaded head learn from replies while idle."),
-    ] = None,
-    learned: Annotated[
-        bool | None,
-        typer.Option("--learned/--published", help="Which versions of the heads draft."),
-    ] = None,
-    forget: Annotated[
-        bool, typer.Option("--forget", help="Delete all lessons and learned versions.")
-    ] = False,
+    on: bool | None = Option(
+        None, "--on/--off", help="Let the loaded head learn from replies while idle."
+    ),
+    learned: bool | None = Option(
+        None, "--learned/--published", help="Which versions of the heads draft."
+    ),
+    forget: bool = Option(False, "--forget", help="Delete all lessons and learned versions."),
     as_json: options.JsonOption = False,
     data_dir: options.DataDirOption = None,
 ) -> None:

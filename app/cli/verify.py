@@ -11,9 +11,10 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
+from typer import Argument, Option
 
 from app import diagnostics, main, paths
 from app.cli import options
@@ -33,35 +34,26 @@ if TYPE_CHECKING:
 
 @options.with_load
 def verify(
-    pair: Annotated[
-        str, typer.Argument(help="pip, TARGET or TARGET::DRAFT, as --pair of other commands.")
-    ] = main.DEFAULT_PAIR,
+    pair: str = Argument(
+        main.DEFAULT_PAIR, help="pip, TARGET or TARGET::DRAFT, as --pair of other commands."
+    ),
     load: LoadRequest = main.DEFAULT_LOAD,
-    quantization: Annotated[
-        list[str] | None,
-        typer.Option(help="auto, fp32, bf16, int8, nf4, q4 or stored. Repeatable. Default: all."),
-    ] = None,
-    prompt: Annotated[
-        list[str] | None, typer.Option(help="A prompt of your own. Repeatable.")
-    ] = None,
-    prompts_file: Annotated[
-        Path | None,
-        typer.Option(
-            "--prompts", help="File of JSON lines: prompt, messages, or turns (the first counts)."
-        ),
-    ] = None,
-    count: Annotated[
-        int,
-        typer.Option(min=1, max=10_000, help="Most prompts of the file, or of the included set."),
-    ] = 8,
-    max_tokens: Annotated[int, typer.Option(min=1, help="Most tokens per reply.")] = 24,
-    seed: Annotated[int, typer.Option(help="Draws depths and sampling.")] = 1,
+    quantization: list[str] | None = Option(
+        None, help="auto, fp32, bf16, int8, nf4, q4 or stored. Repeatable. Default: all."
+    ),
+    prompt: list[str] | None = Option(None, help="A prompt of your own. Repeatable."),
+    prompts_file: Path | None = Option(
+        None, "--prompts", help="File of JSON lines: prompt, messages, or turns (the first counts)."
+    ),
+    count: int = Option(
+        8, min=1, max=10_000, help="Most prompts of the file, or of the included set."
+    ),
+    max_tokens: int = Option(24, min=1, help="Most tokens per reply."),
+    seed: int = Option(1, help="Draws depths and sampling."),
     llama_cpp: options.LlamaCppOption = None,
     openvino: options.OpenVinoOption = None,
     openvino_models: options.OpenVinoModelsOption = None,
-    report: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the report as Markdown.")
-    ] = None,
+    report: Path | None = Option(None, metavar="FILE", help="Write the report as Markdown."),
     as_json: options.JsonOption = False,
     data_dir: options.DataDirOption = None,
 ) -> None:

@@ -5,14 +5,12 @@ from __future__ import annotations
 import os
 import sys
 from types import ModuleType
-from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from app import main, paths
 from app.cli import options
-from app.cli.drafting import Drafting
-from app.cli.loading import Status, check_loads, fetched, open_here
+from app.cli.loading import Drafting, Status, check_loads, fetched, open_here
 from app.settings.defaults import Defaults
 from engine.api import LoadRequest
 from engine.errors import InvalidRequest, NotInstalled
@@ -23,36 +21,26 @@ CARDS = "cards"
 
 @options.with_load
 def worker(
-    dynamo: Annotated[
-        bool, typer.Option("--dynamo", help="Serve NVIDIA Dynamo's frontend.")
-    ] = False,
+    dynamo: bool = Option(False, "--dynamo", help="Serve NVIDIA Dynamo's frontend."),
     load: LoadRequest = main.DEFAULT_LOAD,
-    name: Annotated[
-        str | None,
-        typer.Option(
-            help="The model's name for clients; use the same for all workers of one target. "
-            "Default: the pair's."
-        ),
-    ] = None,
-    proposer: Annotated[
-        str | None,
-        typer.Option(
-            help="Proposer for all requests. Default: the pair's measured default (`bench sweep "
-            "--apply`), else its own."
-        ),
-    ] = None,
-    depth: Annotated[
-        int | None, typer.Option(help="Drafted tokens per round, as in `foretoken chat`.")
-    ] = None,
+    name: str | None = Option(
+        None,
+        help="The model's name for clients; use the same for all workers of one target. "
+        "Default: the pair's.",
+    ),
+    proposer: str | None = Option(
+        None,
+        help="Proposer for all requests. Default: the pair's measured default (`bench sweep "
+        "--apply`), else its own.",
+    ),
+    depth: int | None = Option(None, help="Drafted tokens per round, as in `foretoken chat`."),
     controller: options.ControllerOption = None,
-    dynamo_options: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="OPTION",
-            help="Dynamo's own worker options, after two dashes: -- --discovery-backend file. "
-            "Its environment variables apply too.",
-        ),
-    ] = None,
+    dynamo_options: list[str] | None = Argument(
+        None,
+        metavar="OPTION",
+        help="Dynamo's own worker options, after two dashes: -- --discovery-backend file. "
+        "Its environment variables apply too.",
+    ),
     data_dir: options.DataDirOption = None,
 ) -> None:
     """Answer the requests of a frontend that several machines share, until Ctrl-C or SIGTERM."""

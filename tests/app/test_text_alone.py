@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 import pytest
 
-from app.cli.text import replies, terminal
+from app.cli.text import output, replies
 from app.main import Settings as AppSettings
 from app.main import create_app
 from app.paths import catalog_file
@@ -144,11 +144,11 @@ def test_the_terminal_prints_it_and_leaves_out_what_is_not_known(
     engine: FakeEngine, tokens: bool
 ) -> None:
     request = Request(messages=(Message("user", "Hi"),), speculation=Speculation(proposer="draft"))
-    for marks in (None, terminal.PLAIN):
+    for marks in (None, output.PLAIN):
         stream = io.StringIO()
-        reply = replies.answer(engine, request, terminal.Printer(stream, marks).show)
+        reply = replies.answer(engine, request, output.Printer(stream, marks).show)
         assert stream.getvalue().strip() == TEXT
-    said = terminal.summary(reply.statistics)
+    said = output.summary(reply.statistics)
     assert "rounds" not in said
     assert "mean acceptance length" not in said
     assert ("tokens/s" in said) is tokens
@@ -157,11 +157,11 @@ def test_the_terminal_prints_it_and_leaves_out_what_is_not_known(
     assert replies.as_json([reply, reply])["text"] == f"{TEXT}\n{TEXT}"
 
 
-@pytest.mark.parametrize("marks", [None, terminal.PLAIN])
-def test_held_back_text_is_printed_at_the_end(marks: terminal.Marks | None) -> None:
+@pytest.mark.parametrize("marks", [None, output.PLAIN])
+def test_held_back_text_is_printed_at_the_end(marks: output.Marks | None) -> None:
     """With marks it was left out, as if tokens had brought it."""
     stream = io.StringIO()
-    printer = terminal.Printer(stream, marks)
+    printer = output.Printer(stream, marks)
     for event in (Emitted(text="Once"), Finished(FinishReason.STOP, " upon", "Once upon", None)):
         printer.show(event)
     assert stream.getvalue() == "Once upon\n"
@@ -175,7 +175,7 @@ def test_a_thought_that_the_prompt_opened_is_told_from_the_answer() -> None:
         *(Emitted(text=each) for each in text),
         Finished(FinishReason.STOP, "", text, None),
     )
-    printer = terminal.Printer(stream)
+    printer = output.Printer(stream)
     for event in events:
         printer.show(event)
     assert stream.getvalue() == "(thinking)\nIt is 3.\n(answer)\nThree.\n"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import typer
 
-from app.cli.bench import compare, load, real, sweep
+from app.cli.bench import load, real, sweep
 
 cli = typer.Typer(help="Measure speed and acceptance.", no_args_is_help=True, rich_markup_mode=None)
 cli.command()(real.real)
 cli.command()(load.load)
 cli.command()(sweep.sweep)
-cli.command()(compare.compare)
+cli.command()(sweep.compare)

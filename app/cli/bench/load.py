@@ -7,9 +7,9 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
+from typer import Option
 
 from app import main, paths
 from app.cli import options
@@ -31,23 +31,18 @@ CONTEXT = 2048
 @options.with_load
 def load(
     load: LoadRequest = main.DEFAULT_LOAD,
-    clients: Annotated[
-        list[int] | None,
-        typer.Option(min=1, help="Concurrent clients. Repeatable. Default: 1, 2, 4, 8 and 16."),
-    ] = None,
-    rounds: Annotated[int, typer.Option(min=1, help="Requests per client.")] = 2,
-    max_tokens: Annotated[int, typer.Option(min=2, help="Tokens per reply.")] = 48,
-    proposer: Annotated[
-        str | None, typer.Option(help="Proposer. Default: the pair's default.")
-    ] = None,
+    clients: list[int] | None = Option(
+        None, min=1, help="Concurrent clients. Repeatable. Default: 1, 2, 4, 8 and 16."
+    ),
+    rounds: int = Option(2, min=1, help="Requests per client."),
+    max_tokens: int = Option(48, min=2, help="Tokens per reply."),
+    proposer: str | None = Option(None, help="Proposer. Default: the pair's default."),
     llama_cpp: options.LlamaCppOption = None,
-    prompts_file: Annotated[
-        Path | None,
-        typer.Option(
-            "--prompts",
-            help="File with one JSON object per line: prompt or turns (the first counts).",
-        ),
-    ] = None,
+    prompts_file: Path | None = Option(
+        None,
+        "--prompts",
+        help="File with one JSON object per line: prompt or turns (the first counts).",
+    ),
     as_json: options.JsonOption = False,
     data_dir: options.DataDirOption = None,
 ) -> None:

@@ -8,9 +8,9 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
+from typer import Option
 
 from app import paths
 from app.cli import options
@@ -27,52 +27,45 @@ if TYPE_CHECKING:
 def real(
     pair: options.PairOption,
     llama_cpp: options.LlamaCppOption = None,
-    ik_llama_cpp: options.IkLlamaCppOption = None,
-    mistralrs: options.MistralRsOption = None,
+    ik_llama_cpp: Path | None = Option(
+        None, envvar="FORETOKEN_IK_LLAMA_CPP", help="Folder of an ik_llama.cpp build, to compare."
+    ),
+    mistralrs: Path | None = Option(
+        None, envvar="FORETOKEN_MISTRALRS", help="Virtual environment with mistral.rs."
+    ),
     openvino: options.OpenVinoOption = None,
     openvino_models: options.OpenVinoModelsOption = None,
-    vllm: Annotated[
-        Path | None,
-        typer.Option(
-            envvar="FORETOKEN_VLLM",
-            help="Virtual environment with vLLM (reads model folders only).",
-        ),
-    ] = None,
-    transformers: Annotated[
-        bool,
-        typer.Option(
-            "--transformers",
-            help="Include transformers, slow: it converts weights to bf16 or fp32.",
-        ),
-    ] = False,
-    depth: Annotated[
-        list[int] | None,
-        typer.Option(help="Depth of our draft model, in addition to auto. Repeatable."),
-    ] = None,
-    repeats: Annotated[
-        int, typer.Option(min=1, help="Most rounds of measurement; medians count.")
-    ] = 3,
-    minutes: Annotated[
-        float, typer.Option(min=0, help="Start no measurement that would end later; 0 = no limit.")
-    ] = 9,
-    max_tokens: Annotated[int, typer.Option(min=4, help="Most tokens per reply.")] = 48,
-    prompts_file: Annotated[
-        Path | None,
-        typer.Option(
-            "--prompts",
-            help="File with one JSON object per line: prompt or turns (the first counts), kind. "
-            "Default: eight prompts of code, chat, JSON and rewriting.",
-        ),
-    ] = None,
-    each: Annotated[
-        int | None,
-        typer.Option(min=0, help="Prompts of each kind; 0 = all. Default: 1, or all of --prompts."),
-    ] = None,
-    all_settings: Annotated[
-        bool,
-        typer.Option("--all-settings", help="Every setting of llama.cpp, not only the usual ones."),
-    ] = False,
-    out: Annotated[Path | None, typer.Option(help="Write OUT.md, OUT.json and OUT.svg.")] = None,
+    vllm: Path | None = Option(
+        None,
+        envvar="FORETOKEN_VLLM",
+        help="Virtual environment with vLLM (reads model folders only).",
+    ),
+    transformers: bool = Option(
+        False,
+        "--transformers",
+        help="Include transformers, slow: it converts weights to bf16 or fp32.",
+    ),
+    depth: list[int] | None = Option(
+        None, help="Depth of our draft model, in addition to auto. Repeatable."
+    ),
+    repeats: int = Option(3, min=1, help="Most rounds of measurement; medians count."),
+    minutes: float = Option(
+        9, min=0, help="Start no measurement that would end later; 0 = no limit."
+    ),
+    max_tokens: int = Option(48, min=4, help="Most tokens per reply."),
+    prompts_file: Path | None = Option(
+        None,
+        "--prompts",
+        help="File with one JSON object per line: prompt or turns (the first counts), kind. "
+        "Default: eight prompts of code, chat, JSON and rewriting.",
+    ),
+    each: int | None = Option(
+        None, min=0, help="Prompts of each kind; 0 = all. Default: 1, or all of --prompts."
+    ),
+    all_settings: bool = Option(
+        False, "--all-settings", help="Every setting of llama.cpp, not only the usual ones."
+    ),
+    out: Path | None = Option(None, help="Write OUT.md, OUT.json and OUT.svg."),
     quantization: options.QuantizationOption = "auto",
     native: options.NativeOption = True,
     as_json: options.JsonOption = False,

@@ -1,67 +1,56 @@
-"""``foretoken bench sweep``: every method at every depth beside plain decoding, and the winner kept."""
+"""``foretoken bench sweep``: every method at every depth beside plain decoding, and the winner kept; and
+``foretoken bench compare``: the proposers of a pair side by side."""
 
 from __future__ import annotations
 
 import json
 import platform
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
+from typer import Option
 
 from app import main, paths
 from app.cli import options
-from app.cli.loading import open_for_command
+from app.cli.loading import open_for_command, open_here
 from app.cli.text.output import check_writable, progress, table
 from engine.api import LoadRequest
 from engine.errors import InvalidRequest
-from engine.request import PLAIN, Speculation
+from engine.request import FIXED_DEPTH, PLAIN, Control, Speculation, controller_named
+from engine.values import MAX_DEPTH
 from engine.values.sampling import AcceptanceRule, Sampling, rule_named
 from engine.values.units import counted
 
 if TYPE_CHECKING:
-    from engine.api import Loaded
-    from engine.bench.sweep import Plan, Result
+    from engine.api import Capabilities, Loaded
+    from engine.bench.sweep import Plan, Result, Row
 
 
 @options.with_load
 def sweep(
     load: LoadRequest = main.DEFAULT_LOAD,
-    methods: Annotated[
-        str | None, typer.Option(help="Comma-separated. Default: all available.")
-    ] = None,
-    depths: Annotated[str, typer.Option(help="Drafted tokens per round, comma-separated.")] = (
-        "1,2,3,4,8"
+    methods: str | None = Option(None, help="Comma-separated. Default: all available."),
+    depths: str = Option("1,2,3,4,8", help="Drafted tokens per round, comma-separated."),
+    auto: bool = Option(True, "--auto/--no-auto", help="Include auto, which adapts the depth."),
+    prompts: list[str] | None = Option(
+        None,
+        help="pip, random, spec_bench, chats (your last prompts), or a file of JSON lines. "
+        "Repeatable.",
     ),
-    auto: Annotated[
-        bool,
-        typer.Option("--auto/--no-auto", help="Include auto, which adapts the depth."),
-    ] = True,
-    prompts: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="pip, random, spec_bench, chats (your last prompts), or a file of JSON lines. "
-            "Repeatable."
-        ),
-    ] = None,
-    per_kind: Annotated[int, typer.Option(min=0, help="First prompts of each kind; 0 = all.")] = 0,
-    temperature: Annotated[
-        list[float] | None, typer.Option(help="Repeatable, one sweep each. Default: 0.")
-    ] = None,
+    per_kind: int = Option(0, min=0, help="First prompts of each kind; 0 = all."),
+    temperature: list[float] | None = Option(None, help="Repeatable, one sweep each. Default: 0."),
     acceptance: options.AcceptanceOption = AcceptanceRule.AUTO.value,
-    seed: Annotated[int, typer.Option(help="Same seed, same text.")] = 1,
-    max_tokens: Annotated[int, typer.Option(min=1, help="Most tokens per reply.")] = 160,
-    repeats: Annotated[int, typer.Option(min=1, help="Repeats; the median counts.")] = 3,
-    apply: Annotated[
-        bool,
-        typer.Option("--apply", help="Make the winner the default of this pair on this machine."),
-    ] = False,
-    out: Annotated[
-        Path | None, typer.Option(help="Write OUT.md, OUT.json and, with matplotlib, OUT.svg.")
-    ] = None,
+    seed: int = Option(1, help="Same seed, same text."),
+    max_tokens: int = Option(160, min=1, help="Most tokens per reply."),
+    repeats: int = Option(3, min=1, help="Repeats; the median counts."),
+    apply: bool = Option(
+        False, "--apply", help="Make the winner the default of this pair on this machine."
+    ),
+    out: Path | None = Option(None, help="Write OUT.md, OUT.json and, with matplotlib, OUT.svg."),
     as_json: options.JsonOption = False,
     data_dir: options.DataDirOption = None,
 ) -> None:
@@ -209,3 +198,97 @@ def _write(out: Path, result: Result, facts: dict[str, str]) -> None:
             "Note: no chart was drawn, because matplotlib is not installed (extra: docs).",
             file=sys.stderr,
         )
+
+
+@options.with_load
+def compare(
+    load: LoadRequest = main.DEFAULT_LOAD,
+    proposer: list[str] | None = Option(
+        None, help="Proposer to measure. Repeatable. Default: all available."
+    ),
+    depth: list[int] | None = Option(
+        None, help="Drafted tokens per round. Repeatable. Default: the proposer's own."
+    ),
+    controller: list[str] | None = Option(
+        None, help="fixed, or auto (adapts the depth). Repeatable. Default: fixed."
+    ),
+    acceptance: options.AcceptanceOption = AcceptanceRule.AUTO.value,
+    temperature: float = Option(0.0, help="0 = always the most likely token."),
+    seed: int = Option(1, help="Same seed, same text."),
+    max_tokens: int = Option(160, help="Most tokens per reply."),
+    repeats: int = Option(3, min=1, help="Repeats; the median time counts."),
+    prompts_file: Path | None = Option(
+        None, "--prompts", help="File with one JSON object per line: prompt or turns, kind."
+    ),
+    as_json: options.JsonOption = False,
+    data_dir: options.DataDirOption = None,
+) -> None:
+    """Compare every proposer with no drafting: speed, acceptance, equal text."""
+    from engine.bench import prompts, sweep, verify_cost
+
+    questions = prompts.read(prompts_file or prompts.SHIPPED)
+    rule = rule_named(acceptance)
+    Sampling(temperature=temperature, seed=seed)  # refused before anything is loaded, as are depths
+    controls = [controller_named(name) for name in controller or ("fixed",)]
+    for value in depth or ():
+        Speculation(depth=value)
+    folder = paths.data_folder(data_dir)
+    with open_here(load, folder, *(proposer or ())) as engine:
+        loaded = engine.loaded
+        assert loaded is not None
+        names = proposer or [name for name in loaded.capabilities.names if name != PLAIN]
+        plan = sweep.Plan(
+            settings=tuple(
+                sweep.Setting(name, value, control)
+                for name in names
+                if name != PLAIN
+                for control in controls
+                for value in depth or (_depth(loaded.capabilities, name, control),)
+            ),
+            temperatures=(temperature,),
+            acceptance=rule,
+            max_tokens=max_tokens,
+            repeats=repeats,
+            seed=seed,
+        )
+        with progress("Comparing") as on_progress:
+            rows = sweep.run(engine, questions, plan, on_progress=on_progress).rows
+        cost = engine.measure(verify_cost.measure)
+    _print_comparison(rows, cost)
+    if as_json:
+        print(json.dumps(sweep.comparison_as_json(rows, cost)))
+
+
+def _depth(capabilities: Capabilities, proposer: str, control: Control) -> int:
+    """Return the default depth. The engine refuses a proposer that the pair lacks, with a message."""
+    if control is Control.AUTO:
+        return MAX_DEPTH
+    available = capabilities.proposer(proposer)
+    return FIXED_DEPTH if available is None else available.depth
+
+
+def _print_comparison(rows: Sequence[Row], cost: dict[int, float]) -> None:
+    from engine.stats import times
+
+    head = ("prompts", "proposer", "depth", "tok/s", "speed-up", "accepted", "length", "words")
+    print(
+        table(
+            head,
+            [
+                (
+                    row.prompt_kind,
+                    row.proposer,
+                    "auto" if row.controller == Control.AUTO else str(row.depth),
+                    f"{row.tokens_per_s:.1f}",
+                    times(row.speedup, 2),
+                    "-" if row.acceptance_rate is None else f"{row.acceptance_rate:.1%}",
+                    f"{row.mean_acceptance_length or 0:.2f}",
+                    {True: "equal", False: "DIFFER", None: "-"}[row.identical],
+                )
+                for row in rows
+            ],
+            frozenset(range(2, 7)),
+        )
+    )
+    shown = "  ".join(f"{count}: {ratio:.2f}" for count, ratio in cost.items())
+    print(f"\nTime to verify M tokens, relative to one:  {shown}")

@@ -6,18 +6,33 @@ import json
 from collections.abc import Collection
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
+from typer import Argument, Option
 
 from app import paths
 from app.cli import options
-from app.cli.models.disk import delete, disk
-from app.cli.models.export import export_gguf
-from app.cli.models.fit import fit_command
-from app.cli.models.found import add_model_folder, drafts, facts, print_found, remove_model_folder
-from app.cli.models.hub import check_catalog, download_repository, look_up, search, token
-from app.cli.models.servers import connect, forget_server
+from app.cli.models.found import (
+    add_model_folder,
+    delete,
+    disk,
+    drafts,
+    export_gguf,
+    facts,
+    fit_command,
+    print_found,
+    remove_model_folder,
+)
+from app.cli.models.hub import (
+    check_catalog,
+    connect,
+    download_repository,
+    forget_server,
+    look_up,
+    search,
+    token,
+)
 from app.cli.text.output import table
 from app.settings.defaults import Default, Defaults
 from engine.api import LoadRequest
@@ -120,10 +135,8 @@ def list_models(
 
 @cli.command()
 def defaults(
-    pair: Annotated[
-        str | None, typer.Argument(help="With --clear: only this pair. Default: all.")
-    ] = None,
-    clear: Annotated[bool, typer.Option("--clear", help="Delete measured defaults.")] = False,
+    pair: str | None = Argument(None, help="With --clear: only this pair. Default: all."),
+    clear: bool = Option(False, "--clear", help="Delete measured defaults."),
     as_json: options.JsonOption = False,
     data_dir: options.DataDirOption = None,
 ) -> None:
@@ -151,7 +164,7 @@ def print_defaults(defaults: Collection[Default], kinds: bool = False) -> None:
 
 @cli.command()
 def check(
-    path: Annotated[Path, typer.Argument(help="A model folder.")],
+    path: Path = Argument(..., help="A model folder."),
     as_json: options.JsonOption = False,
 ) -> None:
     """Show which model a folder has, and whether it can run."""
@@ -187,12 +200,10 @@ def check(
 
 @cli.command()
 def download(
-    model: Annotated[
-        str, typer.Argument(help="A model or pair of the catalog, or a repository (owner/name).")
-    ],
-    file: Annotated[
-        str, typer.Option(help="The GGUF file to download, if the repository has several.")
-    ] = "",
+    model: str = Argument(
+        ..., help="A model or pair of the catalog, or a repository (owner/name)."
+    ),
+    file: str = Option("", help="The GGUF file to download, if the repository has several."),
     data_dir: options.DataDirOption = None,
 ) -> None:
     """Download a model or a pair. Interrupted downloads resume."""
@@ -213,8 +224,8 @@ def download(
 
 @cli.command()
 def why(
-    target: Annotated[str, typer.Argument(help="A model of the catalog, or a folder.")],
-    draft: Annotated[str, typer.Argument(help="The draft model.")],
+    target: str = Argument(..., help="A model of the catalog, or a folder."),
+    draft: str = Argument(..., help="The draft model."),
     data_dir: options.DataDirOption = None,
 ) -> None:
     """Show whether a draft fits a target, or why not."""

@@ -1,17 +1,21 @@
-"""``foretoken models``: what lies on this machine already, and which of it can draft for a model."""
+"""``foretoken models``: what lies on this machine and which of it can draft, the disk and memory that it
+takes, and GGUF files for llama.cpp."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from app import paths
 from app.cli import options
 from app.cli.text.output import table
 from app.inventory.model_folders import add_folder, remove_folder
+from engine.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from engine.loading.inventory import FoundModel
@@ -64,7 +68,7 @@ def facts(model: FoundModel) -> dict[str, Any]:
 
 
 def drafts(
-    target: Annotated[str, typer.Argument(help="A model of the catalog, a folder or a GGUF file.")],
+    target: str = Argument(..., help="A model of the catalog, a folder or a GGUF file."),
     as_json: options.JsonOption = False,
     data_dir: options.DataDirOption = None,
 ) -> None:
@@ -105,3 +109,115 @@ def remove_model_folder(folder: Folder, data_dir: options.DataDirOption = None) 
     """Remove a models folder from the list; its files stay."""
     remove_folder(paths.data_folder(data_dir), folder)
     print(f"Models in {folder} are no longer listed.")
+
+
+def disk(as_json: options.JsonOption = False, data_dir: options.DataDirOption = None) -> None:
+    """List the disk space of downloads, largest first."""
+    from app.inventory import open_inventory
+    from engine.values.units import format_bytes
+
+    inventory = open_inventory(paths.data_folder(data_dir))
+    downloads = inventory.downloaded()
+    rows = [
+        (one.name, format_bytes(one.bytes), "unfinished" if one.unfinished else "", str(one.path))
+        for one in downloads
+    ]
+    print(table(("model", "size", "", "path"), rows, frozenset({1})))
+    total = sum(one.bytes for one in downloads)
+    print(
+        f"{format_bytes(total)} used in {inventory.models}, "
+        f"{format_bytes(inventory.free_disk())} free."
+    )
+    if as_json:
+        listed = [
+            {"name": one.name, "path": str(one.path), "bytes": one.bytes} for one in downloads
+        ]
+        print(json.dumps({"folder": str(inventory.models), "kept": listed}, ensure_ascii=False))
+
+
+def delete(
+    model: str = Argument(..., help="A name or path from `models disk`."),
+    yes: bool = Option(False, "--yes", help="Delete without asking."),
+    data_dir: options.DataDirOption = None,
+) -> None:
+    """Delete a download, after asking. Quit apps that have it loaded first."""
+    from app.inventory import open_inventory
+    from engine.values.units import format_bytes
+
+    inventory = open_inventory(paths.data_folder(data_dir))
+    downloads = inventory.downloaded()
+    named = [one for one in downloads if model in (one.name, str(one.path))]
+    if len(named) != 1:
+        listed = ", ".join(one.name for one in downloads) or "none"
+        what = "names several downloads" if named else "is not a download"
+        raise InvalidRequest("model", f"{model} {what} in {inventory.models}. Downloads: {listed}.")
+    one = named[0]
+    if not yes and not typer.confirm(f"Delete {one.name}, {format_bytes(one.bytes)}?"):
+        return
+    print(f"Freed {format_bytes(inventory.delete(one.path, ()))}.")
+
+
+def export_gguf(
+    model: str = Argument(..., help="A model folder, or a model or pair of the catalog."),
+    output: Path = Option(..., "-o", "--output", help="File to write."),
+    draft: bool = Option(False, "--draft", help="Export the pair's draft instead of its target."),
+    kind: str = Option("f16", "--type", help="f32, f16, bf16, q8_0 or q4_0."),
+    data_dir: options.DataDirOption = None,
+) -> None:
+    """Export a Llama model with its tokenizer as a GGUF file, for llama.cpp."""
+    from app.cli.loading import Status
+    from app.inventory import open_inventory
+    from engine.api import LoadRequest
+    from engine.errors import InvalidRequest
+    from engine.models.checkpoints.gguf.write import export
+    from engine.values.units import format_bytes
+
+    inventory = open_inventory(paths.data_folder(data_dir))
+    pairing = inventory.resolve(LoadRequest.parse(model))
+    spec = pairing.draft if draft else pairing.target
+    if spec is None:
+        raise InvalidRequest("draft", f"{model} has no draft. Leave --draft out.")
+    with Status() as status:
+        folder = inventory.download(spec, status.on_progress)
+        status.say(f"Writing {output} ...")
+        done = export(folder, output, kind)
+    print(f"{spec.name} is in {done.file} ({format_bytes(done.bytes)}).")
+    for note in done.notes:
+        print(f"Note: {note}")
+
+
+def fit_command(
+    pair: str = Argument(..., help="A pair or model of the catalog, or TARGET[::DRAFT]."),
+    context: int | None = Option(None, help="Context in tokens. Default: as many as fit."),
+    quantization: options.QuantizationOption = "auto",
+    as_json: options.JsonOption = False,
+    data_dir: options.DataDirOption = None,
+) -> None:
+    """Calculate the memory of a pair (weights, KV caches, heads) without loading it."""
+    from app.inventory import open_inventory
+    from engine.api import AS_STORED, LoadRequest
+    from engine.values.units import format_bytes
+
+    request = LoadRequest.parse(pair, quantization=quantization)
+    forecast = open_inventory(paths.data_folder(data_dir)).forecast(request, context)
+    memory_fit = forecast.memory_fit
+    rows = [
+        (role, model.name, format_bytes(model.weights), format_bytes(model.kv))
+        for role, model in zip(forecast.roles, memory_fit.models, strict=True)
+    ]
+    rows.append(("overhead", "", format_bytes(memory_fit.work), ""))
+    print(table(("", "model", "weights", "KV cache"), rows, frozenset({2, 3})))
+    needed = format_bytes(memory_fit.needed)
+    stored = forecast.quantization == AS_STORED
+    held = "weights as in the file" if stored else f"in {forecast.quantization}"
+    print(f"With {forecast.context:,} tokens of context, {held}: {needed} needed.")
+    print(memory_fit.sentence)
+    if as_json:
+        facts = {
+            "context": forecast.context,
+            "longest": forecast.longest,
+            "held": forecast.quantization,
+        }
+        print(
+            json.dumps({**asdict(memory_fit), **facts, "roles": forecast.roles}, ensure_ascii=False)
+        )

@@ -1,12 +1,20 @@
-"""Output of commands: tables, progress bars, and files of measurements."""
+"""Output of commands: tables, progress bars, files of measurements, and replies: their text as it comes,
+its origins where asked for, its statistics."""
 
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from engine.errors import InvalidRequest
+from engine.events import Emitted, Event, Finished, Origin, Queued, Started
+from engine.stats import Statistics, percent
+from engine.thoughts import Thoughts
+from engine.values.units import counted
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], right: frozenset[int]) -> str:
@@ -56,3 +64,118 @@ def check_writable(file: Path, option: str = "out") -> None:
             option,
             f"{file} cannot be written: {error.strerror or error}. Choose another --{option}.",
         ) from error
+
+
+RESET = "\x1b[0m"
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """Prefix and suffix of tokens by kind: accepted drafts, rejected drafts, the target's own."""
+
+    accepted: tuple[str, str]
+    rejected: tuple[str, str]
+    own: tuple[str, str]
+
+
+STYLED = Marks(("\x1b[1m", RESET), ("\x1b[2;9m", RESET), ("\x1b[4m", RESET))
+"""Bold, dim and struck through, underlined."""
+PLAIN = Marks(("[", "]"), ("~", "~"), ("", ""))
+"""For files and terminals without styles."""
+
+
+def marks_for(stream: IO[str]) -> Marks:
+    """Return styles for a terminal, and signs for other streams and where NO_COLOR is set."""
+    return STYLED if stream.isatty() and not os.environ.get("NO_COLOR") else PLAIN
+
+
+class Printer:
+    """Events in, text out. Writes to ``stream`` as it goes.
+
+    A thought that the prompt opened stands behind "(thinking)": the model does not write its first mark.
+    """
+
+    def __init__(self, stream: IO[str], marks: Marks | None = None) -> None:
+        self.stream = stream
+        self.marks = marks
+        self._thoughts: Thoughts | None = None  # until the answer begins
+
+    def show(self, event: Event) -> None:
+        """Write what ``event`` adds."""
+        if isinstance(event, Queued):
+            self._write(f"(waiting: {event.ahead} ahead)\n")
+        elif isinstance(event, Started):
+            self._thoughts = Thoughts(opened=True) if event.thinking and not self.marks else None
+            self._write("(thinking)\n" if event.thinking else "")
+        elif isinstance(event, Emitted):
+            self._write(
+                self._split(event.text) if self.marks is None else marked(event, self.marks)
+            )
+        elif isinstance(event, Finished):
+            # Marked tokens were written whole, the held-back text at the end included.
+            marked_whole = self.marks is not None and event.token_ids is not None
+            self._write("\n" if marked_whole else f"{self._split(event.tail, last=True)}\n")
+
+    def _split(self, text: str, *, last: bool = False) -> str:
+        """Return ``text`` with a line between thought and answer instead of the mark."""
+        if self._thoughts is None:
+            return text
+        thought, answer = self._thoughts.read(text, last=last)
+        if not answer:
+            return thought
+        self._thoughts = None
+        return f"{thought}\n(answer)\n{answer}"
+
+    def _write(self, text: str) -> None:
+        self.stream.write(text)
+        self.stream.flush()
+
+
+def marked(event: Emitted, marks: Marks) -> str:
+    """Return one round's tokens with their origins: accepted, rejected, and the target's own.
+
+    Return the plain text if the engine reports no tokens.
+    """
+    if event.tokens is None:
+        return event.text
+    kept = frozenset(event.round.accepted_path) if event.round else frozenset()
+    accepted = [token.text for token in event.tokens if token.origin is Origin.DRAFT]
+    rejected = [text for node, text in enumerate(event.drafted) if node not in kept]
+    own = [token.text for token in event.tokens if token.origin is not Origin.DRAFT]
+    return "".join(
+        _wrap(text, mark)
+        for texts, mark in (
+            (accepted, marks.accepted),
+            (rejected, marks.rejected),
+            (own, marks.own),
+        )
+        for text in texts
+    )
+
+
+def _wrap(text: str, mark: tuple[str, str]) -> str:
+    return f"{mark[0]}{text}{mark[1]}" if text else ""
+
+
+def summary(statistics: Statistics) -> str:
+    """Return the statistics of a reply in one line, as far as the engine reported them."""
+    parts = []
+    if statistics.completion_tokens:
+        parts.append(counted(statistics.completion_tokens, "token"))
+    if statistics.rounds:
+        parts.append(counted(statistics.rounds, "round"))
+    if statistics.tokens_per_s is not None:
+        parts.append(f"{statistics.tokens_per_s:.1f} tokens/s")
+    if statistics.acceptance_rate is not None:
+        parts.append(
+            f"accepted {statistics.accepted} of {statistics.drafted} drafted "
+            f"({percent(statistics.acceptance_rate)})"
+            + (", all users of the server" if statistics.shared else "")
+        )
+    if statistics.mean_acceptance_length is not None:
+        parts.append(f"mean acceptance length {statistics.mean_acceptance_length:.2f}")
+    if statistics.time_to_first_token_s is not None:
+        parts.append(f"first token after {statistics.time_to_first_token_s * 1000:.0f} ms")
+    if statistics.decision is not None:
+        parts.append(statistics.decision.why)
+    return ", ".join(parts)

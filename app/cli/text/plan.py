@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from app.cli.text.output import table
-from app.deploy.estimate.load import Row
-from app.deploy.estimate.load import table as loaded
+from app.deploy.estimate.speed import Row
+from app.deploy.estimate.speed import table as loaded
 from app.deploy.methods import NAMES
-from app.deploy.plan import Plan
 from app.deploy.render import Rendered
 from app.deploy.report import acceptance_from, cost, ground
+from app.deploy.request import Plan
 from engine.values.units import counted
 
 REPLY_SHARE = 4

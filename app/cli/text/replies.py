@@ -1,17 +1,19 @@
-"""Conversations held from the command line: turns in, replies out, every event passed on."""
+"""Conversations held from the command line: turns in, replies out, every event passed on; and the files
+that go with the first turn."""
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import operator
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from engine.errors import GenerationFailed, InvalidRequest
+from engine.errors import ForetokenError, GenerationFailed, InvalidRequest, what_failed
 from engine.events import Event
 from engine.files import bounded
 from engine.reply import ReplyState
@@ -24,8 +26,8 @@ from engine.values.units import counted
 
 if TYPE_CHECKING:
     from app.cli.text.tools import TerminalTools
+    from app.storage.attachments import Attachment
     from engine.api import Engine, Generation
-
 
 Conversation = tuple[str, ...]
 """The user's turns."""
@@ -210,3 +212,106 @@ def _entry(
         "completion_tokens": statistics.completion_tokens,
         "decision": statistics.decision and asdict(statistics.decision),
     }
+
+
+PROMPT = "> "
+CLEAR, EXIT = "/clear", "/exit"
+HINT = f"{CLEAR} starts a new chat, {EXIT} or Ctrl-D quits, Ctrl-C stops a reply."
+
+
+def converse_at_terminal(
+    engine: Engine, options: ReplyOptions, on_event: Callable[[Event], None]
+) -> Iterator[ReplyState]:
+    """Answer line after line with the chat so far as context; yield the replies to each line.
+
+    A turn that is stopped or refused is reported and left out of the context.
+    """
+    print(HINT)
+    history = options.opening()
+    for line in _lines():
+        if line == CLEAR:
+            history = options.opening()
+            continue
+        try:
+            yield from say(engine, history, line, options, on_event)
+        except KeyboardInterrupt:
+            print("\nStopped. This turn is not remembered.\n")
+        except ForetokenError as error:
+            print(f"{error}\n", file=sys.stderr)
+
+
+def _lines() -> Iterator[str]:
+    """Yield the lines typed, without empty ones."""
+    with contextlib.suppress(ImportError):  # arrow keys and earlier lines, where there is readline
+        import readline  # noqa: F401
+    while True:
+        try:
+            line = input(PROMPT).strip()
+        except EOFError:
+            print()
+            return
+        if line == EXIT:
+            return
+        if line:
+            yield line
+
+
+def read_all(sources: Sequence[str]) -> list[Attachment]:
+    """Read files and web pages, before anything is loaded; print what of them could not be read.
+
+    Raises InvalidRequest, which names the file.
+    """
+    return [_read(source) for source in sources]
+
+
+def _read(source: str) -> Attachment:
+    from app.documents.reading import read_file
+    from app.documents.web import fetch_page
+
+    if "://" in source:
+        found = fetch_page(source, private=True)  # typed by who may open it anyway
+    else:
+        path = Path(source).expanduser()
+        try:
+            found = read_file(path, path.name)
+        except OSError as error:
+            raise InvalidRequest(
+                "file", f"--file {source} cannot be read: {what_failed(error)}."
+            ) from error
+    for note in found.notes:
+        print(f"Note: {note}", file=sys.stderr)
+    return found.attachment
+
+
+def fitted_text(files: Sequence[Attachment], engine: Engine, question: str) -> str:
+    """Return the files as the model reads them, without the pages that do not fit its context; print
+    which those are."""
+    from app.documents.fitting import Weighed, fitted
+    from app.storage.attachments import ranges, with_files
+
+    loaded = engine.loaded
+    weighed = []
+    for each in files:
+        counted = engine.tokenize(each.parts)
+        weighed.append(
+            Weighed(
+                [len(part) // 4 for part in each.parts]
+                if counted is None
+                else [*map(len, counted)],
+                bool(each.pages),
+            )
+        )
+    used = engine.tokenize([question])
+    fit = fitted(weighed, loaded.context if loaded else 0, len(used[0]) if used else 0)
+    given = []
+    for each, out in zip(files, fit.left_out, strict=True):
+        if out:
+            unit = each.unit.lower() or "page"
+            says = f"{unit} {out[0]}" if len(out) == 1 else f"{unit}s {ranges(out)}"
+            verb, why = ("is", "it does") if len(out) == 1 else ("are", "they do")
+            print(
+                f"Note: {says} of {each.name} {verb} left out: {why} not fit the context.",
+                file=sys.stderr,
+            )
+        given.append(replace(each, left_out=out))
+    return with_files("", given)

@@ -14,7 +14,7 @@ from app.mcp.limits import result_length
 from app.mcp.runner import Answer, CallRunner, Toolbox
 from app.mcp.servers import McpServers
 from app.mcp.tools import fitting
-from app.storage.calls import StoredCall, StoredCalls
+from app.storage.rows import StoredCall, StoredCalls
 from engine.api import Loaded
 from engine.errors import GenerationFailed, InvalidRequest, what_failed
 from engine.files import bounded

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from app.cli.text import terminal
+from app.cli.text import output
 from engine import trace
 from engine.events import Emitted, Finished, Prefilled, Started
 from engine.stats import Tally
@@ -225,10 +225,10 @@ def test_styles_are_for_terminals_that_want_them(monkeypatch: pytest.MonkeyPatch
             return True
 
     monkeypatch.delenv("NO_COLOR", raising=False)
-    assert terminal.marks_for(Terminal()) is terminal.STYLED
-    assert terminal.marks_for(io.StringIO()) is terminal.PLAIN
+    assert output.marks_for(Terminal()) is output.STYLED
+    assert output.marks_for(io.StringIO()) is output.PLAIN
     monkeypatch.setenv("NO_COLOR", "1")
-    assert terminal.marks_for(Terminal()) is terminal.PLAIN
+    assert output.marks_for(Terminal()) is output.PLAIN
 
 
 @pytest.mark.slow

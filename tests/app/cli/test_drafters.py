@@ -11,7 +11,7 @@ import yaml
 
 from app.inventory import open_inventory
 from app.storage.store import Store
-from app.training.drafters import from_chats
+from app.training.options import from_chats
 from tests.app.cli.conftest import Foretoken
 from tests.support.checkpoints import write_random
 from tests.support.gguf_files import write_gguf
