@@ -19,10 +19,14 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from app import paths
 from app.desktop import instance
 from app.desktop.instance import announced
-from app.settings import endpoint
-from app.settings.endpoint import EndpointSettings
-from app.settings.load_options import LoadOptionsFile
-from app.settings.preferences import PreferencesFile, StartWith
+from app.settings.preferences import (
+    EndpointSettings,
+    LoadOptionsFile,
+    PreferencesFile,
+    StartWith,
+    read_endpoint,
+    write_endpoint,
+)
 from app.web.listen import Certificate, Listener, holder, is_loopback, listen
 from app.web.switch import ApiSwitch, Serving
 from engine.api import LoadRequest
@@ -122,7 +126,7 @@ def switch_of(settings: Settings, data_dir: Path) -> tuple[ApiSwitch, str | None
 
     Raises ApiKeyMissing.
     """
-    stored = endpoint.read(data_dir) if settings.pages else EndpointSettings()
+    stored = read_endpoint(data_dir) if settings.pages else EndpointSettings()
     exposed = not is_loopback(settings.host)
     made_up = None
     if exposed and settings.pages and not settings.api and not (settings.api_key or stored.key):
@@ -135,7 +139,7 @@ def switch_of(settings: Settings, data_dir: Path) -> tuple[ApiSwitch, str | None
         pages=settings.pages,
         origins=settings.origins,
         stored=stored,
-        store=lambda changed: endpoint.write(data_dir, changed),
+        store=lambda changed: write_endpoint(data_dir, changed),
     )
     return switch, made_up
 
@@ -222,9 +226,9 @@ def create_app(runtime: Runtime, switch: ApiSwitch, settings: Settings) -> FastA
     from fastapi import FastAPI
 
     from app.server import Counter, create_api
-    from app.server.monitoring.logged import Logged
     from app.web.guard import Cors, Guard
     from app.web.open_pages import FollowPages, OpenPages
+    from app.web.request_log import Logged
 
     app = FastAPI(title="Foretoken", docs_url=None, redoc_url=None, openapi_url=None)
     app.state.counter = Counter(runtime.engine, runtime.learning)

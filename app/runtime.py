@@ -10,17 +10,15 @@ from functools import partial
 from pathlib import Path
 
 from app import paths
-from app.idle import IdleUnloading
 from app.inventory import open_inventory
 from app.inventory.downloads import Downloads
 from app.inventory.found_models import Drafts, FoundModels
 from app.inventory.model_folders import searched
 from app.learning import IdleLearning
-from app.loading import PairLoader
+from app.loading import IdleUnloading, PairLoader
 from app.mcp.config import McpFile
 from app.mcp.servers import McpServers
-from app.settings.load_options import LoadOptionsFile
-from app.settings.preferences import PreferencesFile
+from app.settings.preferences import LoadOptionsFile, PreferencesFile
 from app.web.recent_errors import RecentErrors
 from app.web.request_log import RequestLog
 from app.web.switch import Serving

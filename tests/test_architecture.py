@@ -41,7 +41,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("app.documents",),
     ("app.mcp",),
     ("app.loading",),
-    ("app.idle", "app.learning"),
+    ("app.loading", "app.learning"),
     ("app.runtime",),
     ("app.deploy", "app.diagnostics", "app.measuring", "app.servers"),
     ("app.training",),
@@ -100,6 +100,7 @@ BEHIND_THE_DOOR = {
         "engine.local.engine",  # measures more than its door shows
         "engine.loading.compile_first",  # says beforehand that something will be compiled
         "engine.machine.devices",  # says beforehand what computes
+        "engine.drafting.proposers",  # which proposers and options there are, before anything is loaded
     ),
     "app.diagnostics": (  # says what there is to compute on
         "engine.machine",
@@ -108,14 +109,13 @@ BEHIND_THE_DOOR = {
     ),
     "app.documents.reading": ("engine.machine.worker_process",),  # reads strangers' files
     # gets a compiler and tries it
-    "app.cli.compiler": ("engine.machine.compilers", "engine.backends.native.build"),
+    "app.cli.settings": ("engine.machine.compilers", "engine.backends.native.build"),
     # Before anything is loaded, only the registry knows which proposers and options there may be.
     "app.cli.chat": ("engine.drafting.proposers",),
-    "app.cli.drafting": ("engine.drafting.proposers",),
     "app.cli.bench.sweep": ("engine.drafting.proposers",),
-    "app.training.drafters": ("engine.drafting.heads",),  # whether what was trained is a head
+    "app.training.options": ("engine.drafting.heads",),  # whether what was trained is a head
     "app.cli.models": ("engine.models.checkpoints.checkpoint",),  # shows what a file holds
-    "app.cli.models.export": ("engine.models.checkpoints.gguf",),  # writes a file
+    "app.cli.models.found": ("engine.models.checkpoints.gguf",),  # writes a file
     "app.deploy.model": ("engine.models",),  # reads sizes of a model that is here
     "app.deploy.estimate.counting": (
         "engine.models",
@@ -173,7 +173,7 @@ PARSES_ITSELF = {
     "engine.files": "the one reader",
     "engine.yaml_text": "the one reader of YAML",
     "engine.grammar.bounds": "schemas of requests, where a RecursionError is a refusal",
-    "app.server.monitoring.logged": "the app's own answers",
+    "app.web.request_log": "the app's own answers",
     "app.worker.model_card": "a tokenizer that is loaded",
     "engine.decoding.text.control_tokens": "a tokenizer that is loaded",
     "engine.machine.worker_main": "what the app's own process asks",

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from app.deploy.estimate.network import Network, cache_products, cache_shards, of_model
-from app.deploy.formats import BF16, FORMATS, SIXTEEN_BITS
+from app.deploy.gpus import BF16, FORMATS, SIXTEEN_BITS
 from app.deploy.methods import Method, Needs
 from app.deploy.model import ModelFacts
 from engine.models.sizes.head_weights import DFLASH_LAYERS, head_weights
@@ -82,18 +82,6 @@ def _table(target: ModelFacts) -> int:
     return target.vocabulary * target.hidden
 
 
-def _eagle(target: ModelFacts, depth: int) -> Network:
-    return _head(target, _own(target, "eagle"), 1, borrowed=_table(target), cached=_cached(target))
-
-
-def _eagle3(target: ModelFacts, depth: int) -> Network:
-    return _head(target, _own(target, "eagle3"), 1, cached=_cached(target))
-
-
-def _medusa(target: ModelFacts, depth: int) -> Network:
-    return _head(target, depth * (target.hidden**2 + _table(target)), 1)
-
-
 def _assistant(target: ModelFacts) -> Network:
     """Return Gemma 4's assistant, which reads the target's keys and values: 0.5 B weights at most, as the
     31B's has them."""
@@ -135,9 +123,11 @@ def _mtp(target: ModelFacts, depth: int) -> Network:
 
 _HEADS: MappingProxyType[str, Callable[[ModelFacts, int], Network]] = MappingProxyType(
     {
-        "eagle": _eagle,
-        "eagle3": _eagle3,
-        "medusa": _medusa,
+        "eagle": lambda t, depth: _head(
+            t, _own(t, "eagle"), 1, borrowed=_table(t), cached=_cached(t)
+        ),
+        "eagle3": lambda t, depth: _head(t, _own(t, "eagle3"), 1, cached=_cached(t)),
+        "medusa": lambda t, depth: _head(t, depth * (t.hidden**2 + _table(t)), 1),
         "dflash": _block,
         "dspark": _block,
         "mtp": _mtp,

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from types import MappingProxyType
 
-from app.deploy.formats import AUTO
+from app.deploy.gpus import AUTO
 from app.deploy.model import ModelFacts, block_of, of_config
 from app.paths import catalog_file
 from engine.api import slug

@@ -9,16 +9,15 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
 
-from app.deploy.formats import AUTO
-from app.deploy.gpus import parse_gpus
+from app.deploy.gpus import AUTO, parse_gpus
 from app.deploy.known import find, known_models, unknown
+from app.deploy.measured import Measured, measured, replan
 from app.deploy.methods import DYNAMO, NONE, VLLM, Needs, method_named
 from app.deploy.model import ModelFacts, of_path
-from app.deploy.plan import Plan
 from app.deploy.planning import make_plan
 from app.deploy.render import Rendered
-from app.deploy.request import PlanRequest, Targets
-from app.deploy.running_server.measured import Measured, measured, replan
+from app.deploy.request import Plan, PlanRequest
+from app.deploy.targets import Targets
 from app.inventory import open_inventory
 from engine.errors import DiskError, ForetokenError, InvalidRequest, what_failed
 from engine.files import read_json

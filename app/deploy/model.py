@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from app.deploy.estimate.counting import Config, describe, is_latent
-from app.deploy.formats import AWQ, BF16, FORMATS, FP8, INT4, MXFP4, NVFP4
+from app.deploy.gpus import AWQ, BF16, FORMATS, FP8, INT4, MXFP4, NVFP4
 from engine.errors import ModelError
 from engine.files import read_json
 from engine.models.architecture import Architecture, Experts, Recurrent
@@ -102,27 +102,23 @@ def of_path(path: Path) -> ModelFacts:
     """Return the facts of a folder or a GGUF file. Raises ModelError if it is no model."""
     if is_gguf(path):
         return of_config(f"{STAND_IN}/{path.stem}", inspect(path).text_config, id=path.name)
-    config = {**_quantised_by_nvidia(path), **read_config(path)}
+    config = dict(read_config(path))
+    if scheme := _in_file(path / "hf_quant_config.json", "quantization"):  # NVIDIA's older ones
+        config = {"quantization_config": {"quant_method": "modelopt", **scheme}, **config}
     text = config.get("text_config")
     facts = of_config(str(path), {**config, **text} if isinstance(text, Mapping) else config)
-    return replace(facts, own_tokenizer=facts.own_tokenizer or _brings_a_tokenizer(path))
+    # transformers would load the folder's tokenizer from a program in it.
+    brings_one = "AutoTokenizer" in _in_file(path / "tokenizer_config.json", "auto_map")
+    return replace(facts, own_tokenizer=facts.own_tokenizer or brings_one)
 
 
-def _brings_a_tokenizer(folder: Path) -> bool:
-    """Return whether transformers would load the folder's tokenizer from a program in it."""
+def _in_file(file: Path, key: str) -> Config:
+    """Return an object in a JSON file; an empty one if there is none."""
     try:
-        return "AutoTokenizer" in read_json(folder / "tokenizer_config.json")["auto_map"]
-    except (OSError, ValueError, LookupError, TypeError):
-        return False
-
-
-def _quantised_by_nvidia(folder: Path) -> Config:
-    """Return the format that older checkpoints of NVIDIA name in a file of its own."""
-    try:
-        scheme = read_json(folder / "hf_quant_config.json")["quantization"]
+        found = read_json(file)[key]
     except (OSError, ValueError, LookupError, TypeError):
         return {}
-    return {"quantization_config": {"quant_method": "modelopt", **scheme}}
+    return found if isinstance(found, Mapping) else {}
 
 
 def _of_config(name: str, config: Config, id: str) -> ModelFacts:
@@ -135,6 +131,11 @@ def _of_config(name: str, config: Config, id: str) -> ModelFacts:
     modules = config.get("num_nextn_predict_layers") or config.get("mtp_num_hidden_layers")
     if modules is None:
         modules = _MODULES.get(str(config["model_type"]), 0)
+    scheme: Any = config.get("quantization_config")
+    block = 0
+    if isinstance(scheme, Mapping):
+        sizes = scheme.get("weight_block_size") or ()
+        block = int(sizes[0]) if isinstance(sizes, list) else block_of(name, _format(config))
     joined = 2 * architecture.hidden**2 + 3 * architecture.hidden
     return ModelFacts(
         id,
@@ -160,7 +161,7 @@ def _of_config(name: str, config: Config, id: str) -> ModelFacts:
         modules * (found.last.total + joined),
         len(states),
         sum(map(_state_bytes, states)),
-        _block(name, config),
+        block,
         *_widths(architecture),
         own_tokenizer=str(config["model_type"]).startswith(_WITH_TOKENIZERS),
     )
@@ -215,14 +216,6 @@ def _widths(architecture: Architecture) -> tuple[frozenset[int], int]:
     return frozenset([*dense, *shared]), max((each.intermediate for each in mixtures), default=0)
 
 
-def _block(name: str, config: Config) -> int:
-    scheme: Any = config.get("quantization_config")
-    if not isinstance(scheme, Mapping):
-        return 0
-    sizes = scheme.get("weight_block_size")
-    return int(sizes[0]) if isinstance(sizes, list) and sizes else block_of(name, _format(config))
-
-
 def block_of(name: str, weights: str) -> int:
     """Return the block of the checkpoint ``name`` in a format, where its config.json does not tell it:
     AWQ's groups (vLLM's marlin_utils.py checks them), and the FP8 of those who publish it in blocks."""
@@ -241,7 +234,8 @@ def _format(config: Config) -> str:
     for mark, kind in _MARKS:
         if mark in text:
             return kind
-    bits = _bits(scheme)
+    groups = [group.get("weights") for group in (scheme.get("config_groups") or {}).values()]
+    bits = [each["num_bits"] for each in groups if each and each.get("type") == "float"]
     if bits:
         return {4: NVFP4, 8: FP8}.get(min(bits), BF16)  # NVIDIA's mixtures of both
     raise ModelError(
@@ -258,9 +252,3 @@ _MARKS = (
     ("float-quantized", FP8),
     ("pack-quantized", INT4),
 )
-
-
-def _bits(scheme: Mapping[str, Any]) -> list[int]:
-    groups = scheme.get("config_groups")
-    weights = [group.get("weights") for group in groups.values()] if groups else []
-    return [each["num_bits"] for each in weights if each and each.get("type") == "float"]

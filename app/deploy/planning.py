@@ -15,16 +15,13 @@ from itertools import islice
 
 from app.deploy import known, support
 from app.deploy.drafters import Drafter, drafter_for
-from app.deploy.estimate.layout import Layout, layouts
-from app.deploy.estimate.memory import Memory, memory_of
+from app.deploy.estimate.memory import Layout, Memory, layouts, memory_of
 from app.deploy.estimate.network import GpuGroup, Network, of_model
 from app.deploy.estimate.speed import Setup, estimate, schedule
-from app.deploy.formats import AUTO, AWQ, BF16, FORMATS, FP8, KV_WIDTHS, NVFP4
-from app.deploy.gpus import KINDS, MOST, Gpus
+from app.deploy.gpus import AUTO, AWQ, BF16, FORMATS, FP8, KINDS, KV_WIDTHS, MOST, NVFP4, Gpus
 from app.deploy.methods import CAN, ENGINE_TABLE, NONE, SGLANG, VLLM, Needs, acceptance_of
 from app.deploy.model import ModelFacts
-from app.deploy.plan import Plan
-from app.deploy.request import PlanRequest
+from app.deploy.request import Plan, PlanRequest
 from app.deploy.targets import Service, service, with_bursts
 from engine.errors import ForetokenError, InvalidRequest, OutOfMemory
 from engine.values.memory import largest

@@ -7,10 +7,10 @@ from typing import Any
 
 from app.deploy import support
 from app.deploy.estimate import assumptions
-from app.deploy.estimate.load import LOADS
+from app.deploy.estimate.speed import LOADS
 from app.deploy.methods import acceptance_of
-from app.deploy.plan import Plan
 from app.deploy.render import Rendered
+from app.deploy.request import Plan
 
 _OF_TARGET = (
     "id format parameters active_parameters layers hidden heads kv_heads vocabulary experts".split()

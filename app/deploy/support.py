@@ -9,13 +9,13 @@ that autumn; SGLang's pull request 30775; TensorRT-LLM's docs/source/features/sp
 
 from __future__ import annotations
 
+from typing import Literal
+
 from app.deploy import known
-from app.deploy.formats import AUTO, FORMATS, has_units, runs
-from app.deploy.gpus import TURING
+from app.deploy.gpus import AUTO, FORMATS, TURING, has_units, runs
 from app.deploy.methods import CAN, DYNAMO, METHODS, NAMES, NONE, REFUSED, TRTLLM, VLLM, Needs
 from app.deploy.model import STAND_IN
-from app.deploy.plan import Plan
-from app.deploy.request import PlanRequest
+from app.deploy.request import Plan, PlanRequest
 from app.deploy.tables import table
 from engine.errors import InvalidRequest
 from engine.values.units import counted
@@ -177,166 +177,160 @@ def notes(plan: Plan) -> tuple[str, ...]:
     )
 
 
+def _said(*notes: str | Literal[False]) -> list[str]:
+    """Return the notes without those whose condition is false."""
+    return [note for note in notes if note]
+
+
 def _about_gpus(plan: Plan) -> list[str]:
-    gpu, notes = plan.request.gpus.kind, []
-    if plan.idle:
-        stay = "stays" if plan.idle == 1 else "stay"
-        notes.append(f"{plan.idle} of {plan.request.gpus.count} GPUs {stay} free.")
-    if plan.layout.tensor > 1 and not gpu.nvlink:
-        notes.append(
-            f"{gpu.name} has no NVLink: in every layer GPUs wait for each other over "
-            f"{'the network' if plan.layout.tensor > gpu.node else 'PCIe'}."
-        )
-    elif plan.layout.tensor > gpu.node:
-        notes.append(
-            f"Every layer is split over {plan.nodes} nodes, because stages cannot be "
-            "combined with drafts. This needs a network of about 400 Gb/s per GPU."
-        )
-    if gpu.architecture == TURING and plan.target.format != "fp8":
-        notes.append(f"{gpu.name} has no bf16: weights are loaded as float16.")
-    elif not has_units(gpu, plan.target.format):
-        notes.append(
-            f"{gpu.name} cannot compute in {plan.target.format}: weights are converted to "
-            "16 bits, which saves memory and bandwidth, not compute."
-        )
-    if plan.request.price is not None and not plan.has_ground:
-        notes.append("The price is not used: without speeds no cost is known.")
-    return notes
+    gpu, layout, form = plan.request.gpus.kind, plan.layout, plan.target.format
+    slow = layout.tensor > 1 and not gpu.nvlink
+    halved = gpu.architecture == TURING and form != "fp8"
+    return _said(
+        plan.idle > 0
+        and f"{plan.idle} of {plan.request.gpus.count} GPUs "
+        f"{'stays' if plan.idle == 1 else 'stay'} free.",
+        slow
+        and f"{gpu.name} has no NVLink: in every layer GPUs wait for each other over "
+        f"{'the network' if layout.tensor > gpu.node else 'PCIe'}.",
+        not slow
+        and layout.tensor > gpu.node
+        and f"Every layer is split over {plan.nodes} nodes, because stages cannot be "
+        "combined with drafts. This needs a network of about 400 Gb/s per GPU.",
+        halved and f"{gpu.name} has no bf16: weights are loaded as float16.",
+        not halved
+        and not has_units(gpu, form)
+        and f"{gpu.name} cannot compute in {form}: weights are converted to 16 bits, which "
+        "saves memory and bandwidth, not compute.",
+        plan.request.price is not None
+        and not plan.has_ground
+        and "The price is not used: without speeds no cost is known.",
+    )
 
 
 def _about_layout(plan: Plan) -> list[str]:
-    layout, notes = plan.layout, []
+    layout = plan.layout
     if layout.attention > 1:
-        notes.append(
+        return [
             f"Attention is data-parallel: each of {layout.attention} GPUs holds the KV cache of its own "
             "users, and whole experts."
-        )
-    elif layout.expert > 1:
-        notes.append(
-            f"Experts are spread over {layout.expert} GPUs without splitting any: a part would not be a "
-            f"multiple of {plan.target.block} weights, which engines require."
-        )
-    elif plan.target.latent and layout.tensor > 1:
-        notes.append(
-            "Every GPU holds the whole cache of latent attention; with more users the plan divides "
-            "users among GPUs instead."
-        )
-    return notes
+        ]
+    return _said(
+        layout.expert > 1
+        and f"Experts are spread over {layout.expert} GPUs without splitting any: a part would not be a "
+        f"multiple of {plan.target.block} weights, which engines require.",
+        layout.expert == 1
+        and plan.target.latent > 0
+        and layout.tensor > 1
+        and "Every GPU holds the whole cache of latent attention; with more users the plan divides users "
+        "among GPUs instead.",
+    )
 
 
 def _about_service(plan: Plan) -> list[str]:
-    if not plan.request.by_rate:
-        return []
-    return [
-        f"The files admit {counted(plan.sequences, 'request')} at once per replica, with a mean of "
+    return _said(
+        plan.request.by_rate
+        and f"The files admit {counted(plan.sequences, 'request')} at once per replica, with a mean of "
         f"{plan.layout.users(plan.request.users):,}, so that those of a burst seldom wait. Requests "
         f"of more than {plan.request.context:,} tokens are refused: plan with a longer context for them."
-    ]
+    )
 
 
 def _about_speed(plan: Plan) -> list[str]:
     if not plan.drafts or not plan.has_ground:
         return []
-    notes, stops, estimate = [], plan.estimate.stops_at, plan.estimate
-    tokens = counted(plan.depth, "drafted token")
-    adapted = "the files let vLLM adapt it to the load"
-    if estimate.best_depth == 0:
-        notes.append(
-            f"At this load drafting is estimated to be slower ({estimate.gain:.2f} times): "
-            f"{adapted if plan.adapts else 'plan without it, or with more replicas'}."
-        )
-    elif estimate.best_depth != plan.depth:
-        notes.append(
-            f"The estimate is for {tokens} per round. At this load {estimate.best_depth} would be "
-            f"faster: {adapted if plan.adapts else 'choose that depth'}."
-        )
-    if stops == 1:
-        notes.append(
-            f"By this estimate {tokens} per round do not help here for any number of users."
-        )
-    elif stops is not None:
-        notes.append(
-            f"By this estimate {tokens} per round help up to {stops - 1:,} users per replica."
-        )
-    if plan.target.experts and plan.estimate.gain < plan.estimate.tokens_a_round * POOR_GAIN:
-        notes.append(
-            "For few users, verifying several tokens reads more experts than one token "
-            "does, so a mixture of experts gains less from drafting than a dense model."
-        )
-    return notes
+    estimate, tokens = plan.estimate, counted(plan.depth, "drafted token")
+    adapted, best = "the files let vLLM adapt it to the load", estimate.best_depth
+    stops = estimate.stops_at
+    return _said(
+        best == 0
+        and f"At this load drafting is estimated to be slower ({estimate.gain:.2f} times): "
+        f"{adapted if plan.adapts else 'plan without it, or with more replicas'}.",
+        best not in (0, plan.depth)
+        and f"The estimate is for {tokens} per round. At this load {best} would be faster: "
+        f"{adapted if plan.adapts else 'choose that depth'}.",
+        stops == 1
+        and f"By this estimate {tokens} per round do not help here for any number of users.",
+        stops not in (None, 1)
+        and f"By this estimate {tokens} per round help up to {(stops or 0) - 1:,} users per replica.",
+        plan.target.experts > 0
+        and estimate.gain < estimate.tokens_a_round * POOR_GAIN
+        and "For few users, verifying several tokens reads more experts than one token "
+        "does, so a mixture of experts gains less from drafting than a dense model.",
+    )
 
 
 def _about_depth(plan: Plan) -> list[str]:
-    if not plan.drafts:
-        return []
-    notes = [
-        "Measure with your own texts; the test call below prints the counts. If more than "
+    return _said(
+        plan.drafts
+        and "Measure with your own texts; the test call below prints the counts. If more than "
         f"{HIGH_ACCEPTANCE:.0%} of all drafted tokens are accepted, draft more. If fewer than "
         f"{LOW_ACCEPTANCE:.0%} are, draft fewer or none.",
-        "The acceptance rate of a plan is another number: how likely a token is accepted after accepted "
-        "ones. A plan made with --from http://SERVER takes it from that server's counts.",
-    ]
-    if plan.request.task == "creative":
-        notes.append(
-            "For creative writing at temperatures above 1, and for replies of a few tokens, drafts "
-            "seldom pay: compare with no drafts."
-        )
-    return notes
+        plan.drafts
+        and "The acceptance rate of a plan is another number: how likely a token is "
+        "accepted after accepted ones. A plan made with --from http://SERVER takes it from "
+        "that server's counts.",
+        plan.drafts
+        and plan.request.task == "creative"
+        and "For creative writing at temperatures above 1, and for replies of a few "
+        "tokens, drafts seldom pay: compare with no drafts.",
+    )
 
 
 def _of_engine(plan: Plan) -> list[str]:
-    notes = list(_NOTES[plan.request.computes].get(plan.request.method, ()))
-    if plan.request.computes == TRTLLM and plan.drafts:
-        notes += _NOTES[TRTLLM]["drafts"]
-    if plan.request.engine == TRTLLM and plan.nodes > 1:
-        notes.append(
-            "Over several nodes trtllm-serve is started once, by mpirun or Slurm, which reach them all."
-        )
-    if plan.request.computes == VLLM and plan.scheduled and not plan.adapts:
-        notes.append(
-            "vLLM ignores num_speculative_tokens_per_batch_size with data parallelism, so "
-            "the plan leaves it out."
-        )
-    return notes
+    engine = plan.request.computes
+    return [
+        *_NOTES[engine].get(plan.request.method, ()),
+        *(_NOTES[TRTLLM]["drafts"] if engine == TRTLLM and plan.drafts else ()),
+        *_said(
+            plan.request.engine == TRTLLM
+            and plan.nodes > 1
+            and "Over several nodes trtllm-serve is started once, by mpirun or Slurm, "
+            "which reach them all.",
+            engine == VLLM
+            and plan.scheduled
+            and not plan.adapts
+            and "vLLM ignores num_speculative_tokens_per_batch_size with data parallelism, "
+            "so the plan leaves it out.",
+        ),
+    ]
 
 
 def _about_names(plan: Plan) -> list[str]:
-    notes, engine, method = [], plan.request.computes, plan.request.method
-    gated = [name for name in (plan.target.name, plan.draft) if name and name.startswith(GATED)]
-    if gated:
-        notes.append(
-            f"Gated: {' and '.join(gated)}. Ask for access on its page, then set HF_TOKEN."
-        )
-    if plan.target.own_tokenizer:
-        notes.append(
-            f"The tokenizer of {plan.target.name} is a program among its files. The plan lets the "
-            "engine run it (trust remote code): read it first."
-        )
+    engine, method, draft = plan.request.computes, plan.request.method, plan.draft
+    names = [name for name in (plan.target.name, draft) if name]
+    gated = [name for name in names if name.startswith(GATED)]
+    head = draft is not None and plan.method.needs is Needs.HEAD
     entry = known.entry_of(plan.target)
-    if plan.draft is not None and plan.method.needs is Needs.HEAD:
-        others = [name for name in entry.speculators if reads(engine, name)] if entry else []
-        others = [
-            name for name in others if method in known.methods_of(name) and name != plan.draft
-        ]
-        if others:
-            notes.append(
-                f"Other heads published for it, to name as the draft: {', '.join(others)}."
-            )
-        if plan.draft.casefold() not in known.heads():
-            notes.append(
-                f"{plan.draft} is not in the table of published heads: that it is one of {method} for "
-                f"{plan.target.id} was not checked."
-            )
-    if plan.draft is not None and plan.draft.startswith("z-lab/Qwen3-"):
-        notes.append(f"{plan.draft} was published for replies without thinking.")
-    for name in (plan.target.name, plan.draft):
-        if name is not None and name.startswith(STAND_IN):
-            notes.append(
-                f"Replace {name} with the model's folder in transformers layout, or plan for "
-                "that: GPU engines do not load GGUF files. The sizes are those of its 16-bit "
-                "weights."
-            )
-    return notes
+    others = [
+        name
+        for name in (entry.speculators if entry and head else ())
+        if reads(engine, name) and method in known.methods_of(name) and name != draft
+    ]
+    return [
+        *_said(
+            bool(gated)
+            and f"Gated: {' and '.join(gated)}. Ask for access on its page, then set HF_TOKEN.",
+            plan.target.own_tokenizer
+            and f"The tokenizer of {plan.target.name} is a program among its files. The "
+            "plan lets the engine run it (trust remote code): read it first.",
+            bool(others)
+            and f"Other heads published for it, to name as the draft: {', '.join(others)}.",
+            head
+            and (draft or "").casefold() not in known.heads()
+            and f"{draft} is not in the table of published heads: that it is one of {method} for "
+            f"{plan.target.id} was not checked.",
+            draft is not None
+            and draft.startswith("z-lab/Qwen3-")
+            and f"{draft} was published for replies without thinking.",
+        ),
+        *(
+            f"Replace {name} with the model's folder in transformers layout, or plan for "
+            "that: GPU engines do not load GGUF files. The sizes are those of its 16-bit weights."
+            for name in names
+            if name.startswith(STAND_IN)
+        ),
+    ]
 
 
 GATED = ("meta-llama/",)

@@ -9,13 +9,30 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from app.deploy.estimate.layout import Layout
-from app.deploy.estimate.load import Load, Outcome, outcome
-from app.deploy.estimate.speed import Setup
-from app.deploy.request import Targets
+from app.deploy.estimate.memory import Layout
+from app.deploy.estimate.speed import Load, Outcome, Setup, outcome
 
 MOST_AT_ONCE = 4096
 """Requests of one copy at once, at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Targets:
+    """What a service has to reach: ``ttft`` and ``itl``, milliseconds to the first token and between
+    tokens (means); ``rps``: requests a second; ``isl`` and ``osl``: tokens of a prompt and of a
+    reply."""
+
+    isl: int
+    osl: int
+    rps: float | None = None
+    ttft: float | None = None
+    itl: float | None = None
+
+    @property
+    def limits(self) -> dict[str, float]:
+        """What is to be reached, by name."""
+        given = {"rps": self.rps, "ttft": self.ttft, "itl": self.itl}
+        return {name: value for name, value in given.items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,7 +61,7 @@ def _read_archive(path: Path) -> Extracted:
 
                 return read_docx(archive)
             if "ppt/presentation.xml" in names:
-                from app.documents.slides import read_pptx
+                from app.documents.word import read_pptx
 
                 return read_pptx(archive)
             if "xl/workbook.xml" in names:

@@ -10,20 +10,34 @@ import logging
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any
 
 import anyio
 import httpx2
 import mcp_types as types
 from mcp.client import Client
 from mcp.shared.exceptions import MCPError
-from pydantic import ValidationError
+from pydantic import BeforeValidator, ValidationError
 
 from app.mcp import limits, transports
-from app.mcp.bounded_result import BoundedResult
 from app.mcp.config import ServerConfig
-from app.mcp.results import CallResult, text_of
-from app.mcp.tools import ServerTool, bounded
+from app.mcp.tools import CallResult, ServerTool, bounded, text_of
+
+
+def _first_parts(content: Any) -> Any:
+    """Return the first parts of a result, and a note of how many follow: to check each takes time."""
+    more = len(content) - limits.MOST_PARTS if isinstance(content, list) else 0
+    if more <= 0:
+        return content
+    note = {"type": "text", "text": f"[{more:,} more parts left out]"}
+    return [*content[: limits.MOST_PARTS], note]
+
+
+class BoundedResult(types.CallToolResult):
+    """What a call returned, with its first parts."""
+
+    content: Annotated[list[types.ContentBlock], BeforeValidator(_first_parts)]
+
 
 for _name in ("mcp", "client"):  # they log what servers send
     logging.getLogger(_name).setLevel(logging.CRITICAL + 1)

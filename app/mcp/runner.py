@@ -10,10 +10,9 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from app.mcp import limits
-from app.mcp.results import CallResult
 from app.mcp.servers import McpServers
-from app.mcp.tools import OfferedTool
-from app.storage.calls import CallState, StoredCall
+from app.mcp.tools import CallResult, OfferedTool
+from app.storage.rows import CallState, StoredCall
 from engine.values.tools import ToolCall, json_object
 
 REFUSED = "The user refused this call."

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from app.mcp import limits
 from app.mcp.config import ServerConfig
-from app.mcp.results import CallResult
-from app.mcp.tools import OfferedTool, ServerTool, offered
+from app.mcp.tools import CallResult, OfferedTool, ServerTool, offered
 
 if TYPE_CHECKING:
     from app.mcp.connection import Connection

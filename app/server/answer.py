@@ -1,15 +1,18 @@
-"""One choice of an answer: the engine's reply split into thought, content and calls of tools."""
+"""One choice of an answer: the engine's reply split into thought, content and calls of tools, and its
+formats in ``/v1/chat/completions`` and ``/v1/completions``."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, Iterator, Sequence
+import math
+from collections.abc import AsyncGenerator, AsyncIterable, Iterator, Sequence
+from typing import Any
 
 from app.server.errors import ended_early, failed
-from engine.events import Emitted, Event, Failed, Finished, FinishReason, Round
+from engine.events import Emitted, Event, Failed, Finished, FinishReason, Round, Token
 from engine.reply import ReplyState
 from engine.request import PREDICTED, Request
 from engine.tool_calls.in_reply import CallsInReply, WrittenCall
-from engine.tool_calls.reading import Content, Part, Thought
+from engine.tool_calls.reading import Arguments, CallStart, Content, Part, Thought
 from engine.tool_calls.styles import CallStyle
 
 
@@ -33,10 +36,16 @@ class Answer:
         self.parts: list[Part] = []
         """The parts that the last event added. Text that may begin a call or a thought comes later."""
 
-    async def follow(self, events: AsyncIterable[Event]) -> None:
-        """Add all events of a reply."""
+    async def each(self, events: AsyncIterable[Event]) -> AsyncGenerator[Event, None]:
+        """Add all events of a reply, and yield each after it was added. Raises as ``add``."""
         async for event in events:
             self.add(event)
+            yield event
+
+    async def follow(self, events: AsyncIterable[Event]) -> None:
+        """Add all events of a reply. Raises as ``add``."""
+        async for _ in self.each(events):
+            pass
 
     def add(self, event: Event) -> None:
         """Add one event. Raises ApiError for a generation that failed or was cancelled."""
@@ -44,7 +53,11 @@ class Answer:
         self.parts = [*self._split(event)]
         match event:
             case Emitted(round=Round() as round):
-                self._add_round(round)
+                if self.keeps_rounds:
+                    self.rounds.append(round)
+                if round.proposer == PREDICTED:
+                    self.predicted_accepted += round.accepted
+                    self.predicted_rejected += len(round.tree) - round.accepted
             case Finished(reason=FinishReason.CANCELLED):
                 raise ended_early()
             case Failed():
@@ -84,9 +97,164 @@ class Answer:
         """The calls in the reply; the last one may be incomplete."""
         return () if self.calls is None else self.calls.calls
 
-    def _add_round(self, round: Round) -> None:
-        if self.keeps_rounds:
-            self.rounds.append(round)
-        if round.proposer == PREDICTED:
-            self.predicted_accepted += round.accepted
-            self.predicted_rejected += len(round.tree) - round.accepted
+
+NEVER = -9999.0
+"""OpenAI's log probability for a probability of zero."""
+
+
+class ChatDialect:
+    """``/v1/chat/completions``. Choices have no index yet."""
+
+    prefix, whole, part = "chatcmpl", "chat.completion", "chat.completion.chunk"
+
+    def __init__(self, logprobs: bool) -> None:
+        self._wanted = logprobs
+
+    def opening(self) -> dict[str, Any] | None:
+        """Return the first choice of a stream, if it has one before the text."""
+        return self._delta({"role": "assistant", "content": ""})
+
+    def ended(self, reason: str) -> dict[str, Any]:
+        """Return the last choice of a stream."""
+        return self._delta({}) | {"finish_reason": reason}
+
+    def choice(self, answer: Answer) -> dict[str, Any]:
+        """Return the choice with the whole answer."""
+        message: dict[str, Any] = {"role": "assistant", "content": answer.content, "refusal": None}
+        if answer.thought:
+            message["reasoning_content"] = answer.thought
+        if answer.called:
+            message["content"] = answer.content or None
+            message["tool_calls"] = [
+                {"id": call.id, **_call(call.name, call.arguments)} for call in answer.called
+            ]
+        return {
+            "message": message,
+            "logprobs": self._logprobs(answer.reply.tokens),
+            "finish_reason": chat_reason(answer),
+            **stop_found(answer),
+        }
+
+    def added(self, answer: Answer, tokens: Sequence[Token] | None) -> Iterator[dict[str, Any]]:
+        """Yield the choices of a stream for the answer's last event. The first gets all ``tokens``."""
+        deltas = [_delta(answer, part) for part in answer.parts]
+        for delta in deltas or ([{"content": ""}] if tokens and self._wanted else []):
+            yield self._delta(delta) | {"logprobs": self._logprobs(tokens)}
+            tokens = None
+
+    def _delta(self, delta: dict[str, Any]) -> dict[str, Any]:
+        return {"delta": delta, "logprobs": None, "finish_reason": None}
+
+    def _logprobs(self, tokens: Sequence[Token] | None) -> dict[str, Any] | None:
+        if not self._wanted or tokens is None:
+            return None
+        return {"content": chat_logprobs(tokens), "refusal": None}
+
+
+class TextDialect:
+    """``/v1/completions``, as ``ChatDialect``."""
+
+    prefix, whole, part = "cmpl", "text_completion", "text_completion"
+
+    def __init__(self, logprobs: int | None) -> None:
+        """``logprobs``: how many top tokens come with each token's log probability; None: neither."""
+        self._wanted, self._top = logprobs is not None, bool(logprobs)
+
+    def opening(self) -> dict[str, Any] | None:
+        return None
+
+    def added(self, answer: Answer, tokens: Sequence[Token] | None) -> Iterator[dict[str, Any]]:
+        text = "".join(part.text for part in answer.parts if isinstance(part, Content))
+        if text or (tokens and self._wanted):
+            yield self._choice(text, self._logprobs(tokens), None)
+
+    def ended(self, reason: str) -> dict[str, Any]:
+        return self._choice("", None, reason)
+
+    def choice(self, answer: Answer) -> dict[str, Any]:
+        reply = answer.reply
+        choice = self._choice(reply.text, self._logprobs(reply.tokens), reply.reason)
+        return choice | stop_found(answer)
+
+    def _choice(
+        self, text: str, logprobs: dict[str, Any] | None, reason: str | None
+    ) -> dict[str, Any]:
+        return {"text": text, "logprobs": logprobs, "finish_reason": reason}
+
+    def _logprobs(self, tokens: Sequence[Token] | None) -> dict[str, Any] | None:
+        if not self._wanted or tokens is None:
+            return None
+        return {
+            "tokens": [token.text for token in tokens],
+            "token_logprobs": [logprob(token.p) for token in tokens],
+            "top_logprobs": [_top_logprobs(token) for token in tokens] if self._top else None,
+            "text_offset": [token.start for token in tokens],
+        }
+
+
+Dialect = ChatDialect | TextDialect
+
+
+def chat_reason(answer: Answer) -> str | None:
+    """Return the finish reason of a chat's reply."""
+    reason = answer.reply.reason
+    return "tool_calls" if answer.called and reason is FinishReason.STOP else reason
+
+
+def stop_found(answer: Answer) -> dict[str, str]:
+    """Return the stop string that ended a reply, in vLLM's field, if one did."""
+    found = answer.reply.stop_string
+    return {} if found is None else {"stop_reason": found}
+
+
+def _delta(answer: Answer, part: Part) -> dict[str, Any]:
+    """Return a chat stream's delta of a part of the reply."""
+    match part:
+        case Thought(text):
+            return {"reasoning_content": text}
+        case Content(text):
+            return {"content": text}
+        case CallStart(index, name):
+            opened = {"index": index, "id": answer.called[index].id, **_call(name, "")}
+            return {"tool_calls": [opened]}
+        case Arguments(index, text):
+            return {"tool_calls": [{"index": index, "function": {"arguments": text}}]}
+
+
+def _call(name: str, arguments: str) -> dict[str, Any]:
+    return {"type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+def chat_logprobs(tokens: Sequence[Token]) -> list[dict[str, Any]]:
+    """Return an entry for each token, as in ``/v1/chat/completions`` and ``/v1/responses``."""
+    return [
+        {
+            **_entry(token.text, token.p),
+            "top_logprobs": [_entry(other.text, other.p) for other in token.top_logprobs],
+        }
+        for token in tokens
+    ]
+
+
+def _entry(text: str, p: float | None) -> dict[str, Any]:
+    return {"token": text, "logprob": logprob(p), "bytes": list(text.encode())}
+
+
+def _top_logprobs(token: Token) -> dict[str, float | None]:
+    """Return the log probabilities of a position's top tokens and its own token, by their texts.
+
+    Of tokens with the same text, such as parts of a character, the most likely one counts.
+    """
+    logprobs: dict[str, float | None] = {}
+    for other in token.top_logprobs:
+        logprobs.setdefault(other.text, logprob(other.p))
+    if token.id not in {other.id for other in token.top_logprobs}:
+        logprobs.setdefault(token.text, logprob(token.p))
+    return logprobs
+
+
+def logprob(p: float | None) -> float | None:
+    """Return the log of a token's probability in the target, after penalties, temperature, truncation."""
+    if p is None:
+        return None
+    return math.log(p) if p > 0 else NEVER

@@ -11,13 +11,19 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import PlainTextResponse, Response
 
 from app.runtime import Runtime
-from app.server import document
+from app.server import document, embeddings, text
+from app.server.answer import ChatDialect, Dialect, TextDialect
 from app.server.anthropic import routes as anthropic
-from app.server.dialects import ChatDialect, Dialect, TextDialect
-from app.server.embeddings import routes as embeddings
-from app.server.errors import READING, AnyMethod, ApiError, Route, unanswered
+from app.server.errors import (
+    READING,
+    REFUSED,
+    REFUSED_IN_COMPLETIONS,
+    AnyMethod,
+    ApiError,
+    Route,
+    unanswered,
+)
 from app.server.fields.schemas import ChatBody, CompletionBody, UnloadBody
-from app.server.fields.unsupported import REFUSED, REFUSED_IN_COMPLETIONS
 from app.server.models import Models
 from app.server.monitoring.counter import MAX_WAITING, Counter
 from app.server.monitoring.prometheus import CONTENT_TYPE
@@ -25,7 +31,6 @@ from app.server.ollama import routes as ollama
 from app.server.replying import Job, reply
 from app.server.requests import Convert, Service, chat_requests, completion_requests
 from app.server.responses import routes as responses
-from app.server.text import routes as text
 from app.server.transport.reading import read
 from app.server.transport.sending import JsonReply
 from app.settings.defaults import Defaults

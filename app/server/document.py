@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from app.server.anthropic.schemas import CountBody, MessagesBody
-from app.server.embeddings.schemas import (
+from app.server.embeddings import (
     EmbeddingsBody,
     OllamaEmbedBody,
     OllamaEmbeddingsBody,
@@ -25,8 +25,8 @@ from app.server.ollama.schemas import (
 )
 from app.server.responses.response_store import PageQuery
 from app.server.responses.schemas import ResponseBody
-from app.server.text.schemas import DetokenizeBody, InfillBody, TemplateBody, TokenizeBody
-from app.web.error_forms import MESSAGES, OLLAMA
+from app.server.text import DetokenizeBody, InfillBody, TemplateBody, TokenizeBody
+from app.web.error_forms import Form, error_body, form_of
 
 Json = dict[str, Any]
 
@@ -65,46 +65,16 @@ _READ: dict[str, str] = {
 _QUERIES: dict[str, type[BaseModel]] = {"/v1/responses/{name}/input_items": PageQuery}
 _DELETED = {"/v1/responses/{name}": "Forgets a response."}
 
-_ERROR: Json = {
-    "type": "object",
-    "required": ["error"],
-    "properties": {
-        "error": {
-            "type": "object",
-            "required": ["message", "type", "param", "code"],
-            "properties": {
-                "message": {"type": "string"},
-                "type": {"type": "string"},
-                "param": {"type": ["string", "null"]},
-                "code": {"type": ["string", "null"]},
-            },
-        }
-    },
-}
-_ANTHROPIC_ERROR: Json = {
-    "type": "object",
-    "required": ["type", "error"],
-    "properties": {
-        "type": {"const": "error"},
-        "error": {
-            "type": "object",
-            "required": ["type", "message"],
-            "properties": {
-                "type": {"type": "string"},
-                "message": {"type": "string"},
-                "details": {
-                    "type": "object",
-                    "properties": {"error_code": {"type": "string"}},
-                },
-            },
-        },
-    },
-}
-_OLLAMA_ERROR: Json = {
-    "type": "object",
-    "required": ["error"],
-    "properties": {"error": {"type": "string"}},
-}
+
+def _schema_of(example: Any) -> Json:
+    """Return the schema of values like ``example``, where None stands for a text or null."""
+    if isinstance(example, dict):
+        fields = {name: _schema_of(value) for name, value in example.items()}
+        return {"type": "object", "required": [*fields], "properties": fields}
+    return {"type": ["string", "null"] if example is None else "string"}
+
+
+_NAMES = {Form.OPENAI: "Error", Form.ANTHROPIC: "AnthropicError", Form.OLLAMA: "OllamaError"}
 
 
 @cache
@@ -116,16 +86,16 @@ def build() -> Json:
     )
     paths: dict[str, Json] = {}
     for path, (kind, text) in _BODIES.items():
-        body = {
-            "required": True,
-            "content": {"application/json": {"schema": names[kind, "validation"]}},
-        }
+        body = {"required": True, **_json(names[kind, "validation"])}
         paths[path] = {"post": {**_operation(path, text), "requestBody": body}}
     for path, text in _READ.items():
         paths.setdefault(path, {})["get"] = _operation(path, text)
     for path, text in _DELETED.items():
         paths[path]["delete"] = _operation(path, text)
-    errors = {"Error": _ERROR, "AnthropicError": _ANTHROPIC_ERROR, "OllamaError": _OLLAMA_ERROR}
+    errors = {
+        name: _schema_of(error_body(form, 400, "", kind="", param=None, code=None))
+        for form, name in _NAMES.items()
+    }
     return {
         "openapi": "3.1.0",
         "info": {"title": "Foretoken", "version": version("foretoken")},
@@ -138,14 +108,13 @@ def build() -> Json:
     }
 
 
+def _json(schema: Json) -> Json:
+    return {"content": {"application/json": {"schema": schema}}}
+
+
 def _operation(path: str, text: str) -> Json:
-    error = "AnthropicError" if path.startswith(MESSAGES) else "Error"
-    error = "OllamaError" if path.startswith(OLLAMA) else error
-    schema = {"$ref": f"#/components/schemas/{error}"}
-    failed = {
-        "description": "What went wrong.",
-        "content": {"application/json": {"schema": schema}},
-    }
+    error = _NAMES[form_of({"path": path, "headers": []})]
+    failed = {"description": "What went wrong.", **_json({"$ref": f"#/components/schemas/{error}"})}
     operation: Json = {
         "summary": text,
         "responses": {"200": {"description": "The answer."}, "default": failed},

@@ -1,20 +1,24 @@
 """Errors of the API, with OpenAI's fields: ``message``, ``type``, ``param`` and ``code``; other protocols
-have fewer of them (``app.web.error_forms``)."""
+have fewer of them (``app.web.error_forms``); and the fields of bodies that are refused.
+"""
 
 from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Coroutine, Iterable
+import re
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from fastapi.routing import APIRoute
+from pydantic import BaseModel
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Match
 from starlette.types import Receive, Scope, Send
 
-from app.server.transport.sending import CLIENT_LEFT, JsonReply
+from app.server.transport.sending import CLIENT_LEFT, JsonReply, data
 from app.web.error_forms import Form, error_body, form_of
 from app.web.request_log import current
 from engine.errors import ContextExceeded, ForetokenError, InvalidRequest, NotLoaded, TooBusy
@@ -178,6 +182,11 @@ def unanswered(request: Request, routes: Iterable[BaseRoute], endpoints: str) ->
     return ApiError(405, message, code="method_not_allowed", allow=allow)
 
 
+def error_event(failure: Exception) -> bytes:
+    """Return OpenAI's server-sent event at the end of a stream that fails."""
+    return data(translate(failure).body())
+
+
 class Route(APIRoute):
     """A route that answers errors in the form of the client's protocol."""
 
@@ -207,3 +216,110 @@ class AnyMethod(Route):
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self.app(scope, receive, send)
+
+
+Harmless = Callable[[Any], bool]
+"""True for a value that has no effect."""
+Refused = Mapping[str, tuple[str, Harmless]]
+"""Each field's meaning, and the values of it that change nothing."""
+
+
+def is_nothing(value: Any) -> bool:
+    """Return True for a value that has no effect."""
+    return not value
+
+
+def is_absent(value: Any) -> bool:
+    """Return the same for a schema or grammar: an empty schema means any JSON."""
+    return value in (None, "", [])
+
+
+_FUNCTIONS = "functions (OpenAI replaced them by tools)"
+_TEMPLATE = "other chat templates"
+_GRAMMAR = "grammars in this field; use structured_outputs"
+
+REFUSED: Refused = {
+    "functions": (_FUNCTIONS, is_nothing),
+    "function_call": (_FUNCTIONS, lambda value: value in (None, "none", "auto")),
+    "json_schema": (_GRAMMAR, is_absent),
+    "grammar": (_GRAMMAR, is_absent),
+    "guided_json": (_GRAMMAR, is_absent),
+    "guided_regex": (_GRAMMAR, is_absent),
+    "guided_choice": (_GRAMMAR, is_absent),
+    "guided_grammar": (_GRAMMAR, is_absent),
+    "modalities": ("output other than text", lambda value: value in (None, [], ["text"])),
+    "audio": ("audio", is_nothing),
+    "echo": ("echoing the prompt", is_nothing),
+    "suffix": ("text after the completion", is_nothing),
+    "chat_template": (_TEMPLATE, is_nothing),
+    "speculative": ("drafting options in this field; use speculation", is_nothing),
+    "best_of": ("choosing the best of several replies", lambda value: value in (None, 1)),
+}
+"""Refused by all APIs."""
+
+_NO_TOOLS = "tools here; use /v1/chat/completions, /v1/responses or /api/chat"
+NO_TOOLS: Refused = {
+    "tools": (_NO_TOOLS, is_nothing),
+    "tool_choice": (_NO_TOOLS, lambda value: value in (None, "none", "auto")),
+}
+"""Refused in completions, which call no tools."""
+REFUSED_IN_COMPLETIONS: Refused = {
+    **REFUSED,
+    "chat_template_kwargs": ("chat templates here; use /v1/chat/completions", is_nothing),
+    **NO_TOOLS,
+    "response_format": (
+        "response_format here; use structured_outputs",
+        lambda value: value in (None, {"type": "text"}),
+    ),
+}
+
+
+def refuse(body: BaseModel, refused: Refused) -> None:
+    """Raise a 400 for the first field with an effect that this version does not have."""
+    for field, (what, harmless) in refused.items():
+        if field in body.model_fields_set and not harmless(getattr(body, field)):
+            raise unsupported(field, what)
+
+
+def unsupported(param: str, what: str, remedy: str = "Leave the field out.") -> ApiError:
+    return ApiError(
+        400,
+        f"{param}: Foretoken does not support {what}. {remedy}",
+        code="unsupported_value",
+        param=param,
+    )
+
+
+_PATH = re.compile(r"\w+(?:\[\d+\])*(?:\.\w+(?:\[\d+\])*)*")
+_PLACE = re.compile(r"\[\d+\]")
+
+
+@contextmanager
+def renamed(names: Mapping[str, str]) -> Iterator[None]:
+    """Let messages of errors begin with the client's name of the field, which it sees nowhere else.
+
+    ``names``: the client's, by OpenAI's; places in lists are written ``[]`` in both.
+    """
+    try:
+        yield
+    except InvalidRequest as error:
+        error.args = (_with_name(str(error), names),)
+        raise
+    except ApiError as error:
+        error.message = _with_name(error.message, names)
+        raise
+
+
+def _with_name(message: str, names: Mapping[str, str]) -> str:
+    found = _PATH.match(message)
+    if found is None:
+        return message
+    places, path = _PLACE.findall(found[0]), _PLACE.sub("[]", found[0])
+    known = [name for name in names if path == name or path.startswith((f"{name}.", f"{name}["))]
+    if not known:
+        return message
+    longest = max(known, key=len)
+    path = names[longest] + path.removeprefix(longest)
+    for place in places:
+        path = path.replace("[]", place, 1)
+    return path + message[found.end() :]

@@ -233,7 +233,11 @@ class Models:
                 here = [pair for pair in here if pair.request == chosen.request]
             return next(iter(here), None)
         offered = self._on_demand.named(name) if self._on_demand and name else None
-        return next((pair for pair in here if _means(name, offered, pair)), None)
+        for pair in here:
+            names = (pair.id, pair.target_name, pair.name, slug(pair.name))
+            if name in names if offered is None else _is(offered, pair):
+                return pair
+        return None
 
     def find(self, name: str | None) -> Loaded:
         """Return the pair in memory that ``name`` means; without a name, any. Raises a 404 for another
@@ -304,14 +308,16 @@ class Models:
         spec: ModelSpec | None = None
         if isinstance(model, Available):
             values: Loaded | ModelSpec = (spec := model.spec)
-            calls = True  # this machine's engine has them for every model
-            sees = spec.sees
+            calls, sees = True, spec.sees  # this machine's engine has calls for every model
         else:
             values, calls = model, model.capabilities.calls is not None
             sees = model.capabilities.images
             with suppress(ForetokenError):  # its files may have been moved since
                 spec = self.runtime.inventory.spec(model.target_id)
-        place = self.runtime.locate(spec) if spec else None
+        place, modified = self.runtime.locate(spec) if spec else None, float(self._created)
+        if place is not None:
+            with suppress(OSError):  # it was moved meanwhile
+                modified = place.stat().st_mtime
         return ModelDescription(
             id=self._id_of(model) if isinstance(model, Loaded) else model.id,
             loaded=isinstance(model, Loaded),
@@ -320,18 +326,12 @@ class Models:
             context=values.context,
             quantization=values.quantization,
             is_gguf=bool(spec and spec.is_gguf),
-            modified=self._modified(place),
+            modified=modified,
             calls=calls,
             sees=sees,
             place=place,
             expires=self.expires_at(model) if isinstance(model, Loaded) else None,
         )
-
-    def _modified(self, place: Path | None) -> float:
-        try:
-            return self._created if place is None else place.stat().st_mtime
-        except OSError:  # it was moved meanwhile
-            return self._created
 
     def _default(self, loaded: Loaded) -> dict[str, Any]:
         """Return how requests are drafted for by default, and the measurement behind it."""
@@ -369,13 +369,6 @@ class Models:
 def _modalities(sees: bool) -> list[str]:
     """Return what a model takes, by OpenRouter's names."""
     return ["text", "image"] if sees else ["text"]
-
-
-def _means(name: str | None, offered: Available | None, pair: Loaded) -> bool:
-    """Return whether ``name``, which is that of ``offered`` if it is offered, means a loaded pair."""
-    if offered is not None:
-        return _is(offered, pair)
-    return name in (pair.id, pair.target_name, pair.name, slug(pair.name))
 
 
 def _is(one: Available, loaded: Loaded) -> bool:

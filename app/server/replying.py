@@ -12,9 +12,8 @@ from typing import Any
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
-from app.server.answer import Answer
-from app.server.dialects import Dialect, chat_reason, stop_found
-from app.server.errors import translate
+from app.server.answer import Answer, Dialect, chat_reason, stop_found
+from app.server.errors import error_event
 from app.server.monitoring import metrics
 from app.server.monitoring.counter import Ticket
 from app.server.transport.sending import Stream, comment, data, send_whole
@@ -55,7 +54,7 @@ class Job:
 async def reply(http: HttpRequest, ticket: Ticket, job: Job) -> Response:
     """Return the answer, which closes ``ticket`` in the end, also when the client leaves."""
     if job.stream:
-        return Stream(_chunks(ticket, job), ticket.close, _error, end=DONE)
+        return Stream(_chunks(ticket, job), ticket.close, error_event, end=DONE)
     return await send_whole(http, _whole(ticket, job), ticket.close)
 
 
@@ -91,10 +90,6 @@ async def _chunks(ticket: Ticket, job: Job) -> AsyncGenerator[bytes, None]:
     if job.include_usage:
         usage = metrics.usage(answers, job.n)
         yield data({**head, "choices": [], "usage": usage, **metrics.measured(answers)})
-
-
-def _error(failure: Exception) -> bytes:
-    return data(translate(failure).body())
 
 
 def _answer(request: Request, job: Job) -> Answer:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
+import re
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, fields, replace
@@ -9,8 +12,7 @@ from typing import Any, TypeVar
 
 from anyio import to_thread
 
-from app.server.errors import missing
-from app.server.fields.images import image_at
+from app.server.errors import ApiError, missing, unsupported
 from app.server.fields.schemas import (
     MAX_CHOICES,
     ChatBody,
@@ -21,18 +23,50 @@ from app.server.fields.schemas import (
     SpeculationBody,
 )
 from app.server.fields.structured import grammar_of
-from app.server.fields.thinking import thinking_of
-from app.server.fields.tools import called_tool, calls_of, tools_of
-from app.server.fields.unsupported import unsupported
+from app.server.fields.tools import called_tool, calls_of, thinking_of, tools_of
 from app.server.models import Models
 from app.server.monitoring.counter import Counter, Ticket
 from app.settings.defaults import Defaults
 from engine.api import Loaded, Tokenizer
 from engine.errors import InvalidRequest
 from engine.request import Request, Speculation, controller_named
-from engine.values.image import Image
+from engine.values.image import MAX_IMAGE_BYTES, Image
 from engine.values.messages import Message
 from engine.values.sampling import Sampling, rule_named
+
+_DATA = re.compile(r"data:[\w.+/-]*(?:;[\w=.+-]+)*;base64,", re.ASCII | re.IGNORECASE)
+"""The type is not asked for: the file itself says what it is."""
+
+
+def image_at(address: str, path: str) -> bytes:
+    """Return the file in a data URL. Raises ApiError for another address: nothing is fetched."""
+    head = _DATA.match(address[:200])
+    if head is None:
+        raise ApiError(
+            400,
+            f"{path}: send images as data URLs (data:image/png;base64,...). This server "
+            "does not download images from addresses.",
+            code="unsupported_value",
+            param=path,
+        )
+    return file_in(address[head.end() :], path)
+
+
+def file_in(encoded: str, path: str) -> bytes:
+    """Return the file in base64. Raises ApiError."""
+    if len(encoded) > MAX_IMAGE_BYTES * 4 // 3 + 4:
+        raise _wrong(path, f"is larger than {MAX_IMAGE_BYTES >> 20} MiB")
+    try:
+        data = base64.b64decode(encoded, validate=True)
+    except (binascii.Error, ValueError):
+        raise _wrong(path, "is not base64") from None
+    if not data:
+        raise _wrong(path, "is empty")
+    return data
+
+
+def _wrong(path: str, what: str) -> ApiError:
+    return ApiError(400, f"{path} {what}.", code="invalid_value", param=path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +140,8 @@ def _named_as_in(body: GenerationBody) -> Iterator[None]:
 
 def common_fields(body: GenerationBody, pair: Drafting, top_logprobs: int | None) -> dict[str, Any]:
     """Return the fields of the engine's Request that all bodies set in the same way."""
-    predicted = _predicted(body)
+    likely = body.prediction and body.prediction.content
+    predicted = text_of(likely, "prediction.content") if likely else ""
     return {
         "sampling": _sampling(body),
         "speculation": _speculation(body, pair, bool(predicted)),
@@ -127,12 +162,6 @@ def _sampling(body: GenerationBody) -> Sampling:
         if values[name] == _ANY:
             values[name] = neutral
     return Sampling(**{name: value for name, value in values.items() if value is not None})
-
-
-def _predicted(body: GenerationBody) -> str:
-    if body.prediction is None:
-        return ""
-    return text_of(body.prediction.content, "prediction.content")
 
 
 def _logit_bias(body: GenerationBody) -> tuple[tuple[int, float], ...]:

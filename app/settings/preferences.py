@@ -1,4 +1,5 @@
-"""Stored preferences: how the app starts and computes, unless the command line says otherwise."""
+"""Stored choices of the user: how the app starts and computes unless the command line says otherwise, how
+each model is loaded, and the API's settings."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from app.settings.settings_file import SettingsFile
+from app.settings.settings_file import SettingsFile, Values
 from engine.api import AUTO, LoadRequest
 from engine.errors import ForetokenError, InvalidRequest
 
@@ -164,3 +165,86 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
     "learn": lambda value: value,
 }
 """Converters of JSON values by field; ``_check`` then validates them."""
+
+
+LOAD_OPTIONS = "load_options.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadOptions:
+    """Fields of ``LoadRequest`` that are remembered for a model; the defaults leave them to the app."""
+
+    context: int | None = None
+    threads: int | None = None
+    kv_cache_dtype: str = AUTO
+
+    def __post_init__(self) -> None:
+        LoadRequest(target="", **asdict(self))  # raises InvalidRequest for a wrong value
+
+    @property
+    def chosen(self) -> Mapping[str, Any]:
+        """Return the fields that differ from the defaults."""
+        return {name: value for name, value in asdict(self).items() if value not in (None, AUTO)}
+
+    def over(self, request: LoadRequest, fixed: Collection[str]) -> LoadRequest:
+        """Return ``request`` with these, except those that the command line states (``fixed``)."""
+        return replace(request, **{n: v for n, v in self.chosen.items() if n not in fixed})
+
+
+class LoadOptionsFile:
+    """The load options of a data folder, by the target's id. Thread-safe."""
+
+    def __init__(self, data_dir: Path) -> None:
+        self._file = SettingsFile(data_dir / LOAD_OPTIONS)
+
+    def of(self, target: str) -> LoadOptions:
+        """Return a model's options; a wrong value is logged and ignored."""
+        stored = self._file.read().get(target)
+        try:
+            return LoadOptions(**stored) if isinstance(stored, dict) else LoadOptions()
+        except (ForetokenError, TypeError) as error:
+            log.warning("The load options of %s are ignored: %s", target, error)
+            return LoadOptions()
+
+    def keep(self, target: str, options: LoadOptions) -> None:
+        """Store a model's options; defaults alone store nothing. Raises UnreadableFile and DiskError."""
+        with self._file.change() as values:
+            values.pop(target, None)
+            if options.chosen:
+                values[target] = dict(options.chosen)
+
+
+ENDPOINT = "api.json"
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointSettings:
+    """Whether the API is on, its key, and the origins whose pages may use it."""
+
+    on: bool = False
+    key: str | None = None
+    origins: tuple[str, ...] = ()
+
+
+def read_endpoint(data_dir: Path) -> EndpointSettings:
+    """Return the stored settings; the defaults where the file cannot be read, which is logged."""
+    path = data_dir / ENDPOINT
+    exists, values = path.exists(), SettingsFile(path, _check_endpoint).read()
+    if exists and not values:
+        log.warning("The API settings are reset. Set them again on the Server page.")
+    origins = tuple(values.get("origins", ()))
+    return EndpointSettings(values.get("on") is True, values.get("key") or None, origins)
+
+
+def write_endpoint(data_dir: Path, settings: EndpointSettings) -> None:
+    """Store the settings. Raises DiskError, or UnreadableFile for a file that may be intact."""
+    with SettingsFile(data_dir / ENDPOINT, _check_endpoint).change() as values:
+        values.update(asdict(settings))
+
+
+def _check_endpoint(values: Values) -> None:
+    key, origins = values.get("key"), values.get("origins", [])
+    if not (isinstance(key, str | None) and isinstance(origins, list)):
+        raise TypeError("key must be text, origins a list")
+    if not all(isinstance(each, str) for each in origins):
+        raise TypeError("origins must be a list of texts")

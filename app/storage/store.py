@@ -11,27 +11,24 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from app.storage import attachments as store_attachments
-from app.storage import copies as store_copies
 from app.storage import pictures as store_pictures
 from app.storage import tree as store_tree
 from app.storage.attachments import Attachment
-from app.storage.calls import (
-    ChatTools,
-    StoredCalls,
-    read_chat_tools,
-    write_calls,
-    write_chat_tools,
-)
 from app.storage.file import StoreFile
-from app.storage.history import history
 from app.storage.rows import (
     COLUMNS,
     Chat,
+    ChatTools,
     Folder,
+    StoredCalls,
     StoredMessage,
     SystemPrompt,
+    history,
+    read_chat_tools,
     read_message,
     read_system,
+    write_calls,
+    write_chat_tools,
     write_system,
 )
 from engine.files import parse_json
@@ -114,7 +111,7 @@ class Store(StoreFile):
         """Copy a chat as far as ``message``; return the new chat, or None if the message is gone.
         ``suffix`` is added to its title."""
         with self._change() as db:
-            return store_copies.fork(db, chat, message, suffix, time.time())
+            return store_tree.fork(db, chat, message, suffix, time.time())
 
     def use_system(self, chat: int, system: SystemPrompt | None) -> None:
         """Set a chat's system prompt; None: that of the settings."""
@@ -345,7 +342,7 @@ class Store(StoreFile):
     def edit_reply(self, message: int, text: str) -> int:
         """Show an edited version of a reply in its place; return its id."""
         with self._change() as db:
-            return store_copies.edit_reply(db, message, text, time.time())
+            return store_tree.edit_reply(db, message, text, time.time())
 
     def go_on(self, chat: int, message: int) -> None:
         """Mark a finished reply as running again; its text stays."""

@@ -20,8 +20,7 @@ import yaml
 
 from app.inventory import open_inventory
 from app.training import process as training_process
-from app.training.drafters import SHIPPED, from_chats, prompts_of
-from app.training.options import TrainingOptions, recipe_for
+from app.training.options import SHIPPED, TrainingOptions, from_chats, prompts_of, recipe_for
 from app.training.process import Process
 from engine.api import LoadRequest, slug
 from engine.errors import DiskError, ForetokenError, InvalidRequest, ModelError

@@ -10,7 +10,7 @@ import gradio as gr
 from anyio import CapacityLimiter, to_thread
 from gradio.context import LocalContext
 
-from app.inventory.browse import from_this_machine
+from app.inventory.model_folders import from_this_machine
 from app.ui import words
 from app.ui.endpoints import endpoints_of, is_waiting, read_fields, refusal, refusal_elsewhere
 from engine.errors import InvalidRequest, TooBusy

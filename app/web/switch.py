@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
-from app.settings.endpoint import EndpointSettings
+from app.settings.preferences import EndpointSettings
 from engine.errors import ForetokenError, InvalidRequest
 
 SHORTEST_KEY = 8

@@ -36,8 +36,7 @@ from app.server.monitoring.counter import Counter, Ticket
 from app.worker import discovery
 from app.worker.kv_events import BLOCK, BlockStored, KvEvent, KvEventTracker
 from app.worker.model_card import ModelCard
-from app.worker.output import Chunk, OutputChunks
-from app.worker.request_conversion import convert_request
+from app.worker.request_conversion import Chunk, OutputChunks, convert_request
 from engine.errors import ForetokenError, InvalidRequest
 from engine.events import Event, Finished, FinishReason
 from engine.request import Speculation

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from app.inventory.browse import find, from_this_machine, listing
+from app.inventory.model_folders import find, from_this_machine, listing
 from engine.errors import InvalidRequest
 from tests.support.folders import write_model
 

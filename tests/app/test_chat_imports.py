@@ -14,10 +14,11 @@ from typing import Any
 import pytest
 
 from app.storage import chat_files
-from app.storage.imports import chatgpt, importing, streaming
+from app.storage.imports import chatgpt, importing
 from app.storage.imports import conversation as conversation_limits
+from app.storage.imports import conversation as streaming
+from app.storage.imports.conversation import objects
 from app.storage.imports.importing import Summary, import_file
-from app.storage.imports.streaming import objects
 from app.storage.store import Store
 from app.ui import words
 from engine.errors import InvalidRequest

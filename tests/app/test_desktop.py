@@ -21,7 +21,7 @@ import pytest
 from starlette.applications import Starlette
 
 from app import cli, main
-from app.desktop import instance, session, shortcut, tray, window
+from app.desktop import instance, session, shortcut, window
 from app.desktop.instance import announced
 from app.desktop.window import Kind
 from app.web.open_pages import LONGEST, FollowPages, OpenPages
@@ -146,8 +146,8 @@ def test_a_browser_that_cannot_open_a_window_is_passed_over(
 
 
 def test_without_a_tray_there_is_no_icon_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tray, "find_spec", lambda name: None)
-    assert not tray.show(lambda: None, ApiSwitch(), lambda: None)
+    monkeypatch.setattr(session, "find_spec", lambda name: None)
+    assert not session.show_icon(lambda: None, ApiSwitch(), lambda: None)
 
 
 class FakeTray:
@@ -184,13 +184,13 @@ def test_the_tray_opens_a_window_switches_the_api_and_quits(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(sys, "platform", "linux")
-    monkeypatch.setattr(tray, "find_spec", lambda name: True)
+    monkeypatch.setattr(session, "find_spec", lambda name: True)
     monkeypatch.setitem(sys.modules, "pystray", FakeTray(has_menu=False))
-    assert not tray.show(lambda: None, ApiSwitch(), lambda: None)
+    assert not session.show_icon(lambda: None, ApiSwitch(), lambda: None)
     system = FakeTray(has_menu=True)
     monkeypatch.setitem(sys.modules, "pystray", system)
     switch, done = ApiSwitch(needs_key=True), []
-    assert tray.show(lambda: done.append("opened"), switch, lambda: done.append("stopped"))
+    assert session.show_icon(lambda: done.append("opened"), switch, lambda: done.append("stopped"))
     (icon,) = system.shown
     window_item, api, end = icon.items
     window_item.act(icon, window_item)
@@ -207,7 +207,7 @@ def test_without_a_terminal_an_error_is_shown_in_a_box(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shown: list[str] = []
-    monkeypatch.setattr("app.desktop.alert.alert", shown.append)
+    monkeypatch.setattr("app.desktop.window.alert", shown.append)
     foretoken = command(cli.main, tmp_path, monkeypatch, capsys)
     done = foretoken("app", "--port", 99999)
     assert done.status == 2
@@ -282,7 +282,7 @@ def begun(runtime: Any, pages: OpenPages, monkeypatch: pytest.MonkeyPatch) -> th
     monkeypatch.setattr(session, "GRACE_S", 0.05)
     monkeypatch.setattr(session, "LOOK_S", 0.01)
     monkeypatch.setattr(session, "open_window", lambda url, profile: Kind.APP_MODE)
-    monkeypatch.setattr(tray, "show", lambda *_: False)
+    monkeypatch.setattr(session, "show_icon", lambda *_: False)
     listener: Any = SimpleNamespace(url="http://127.0.0.1:1")
     session.begin(runtime, ApiSwitch(True), pages, listener, stopped.set)
     return stopped

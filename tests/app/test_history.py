@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from app.storage.attachments import Attachment, with_files
-from app.storage.history import history
+from app.storage.rows import history
 from engine.values.image import Image
 from engine.values.messages import Message
 from engine.values.tools import ToolCall

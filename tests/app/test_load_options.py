@@ -15,7 +15,7 @@ from app.loading import BUSY
 from app.main import Settings, first_load
 from app.paths import catalog_file
 from app.runtime import Runtime
-from app.settings.load_options import LoadOptions, LoadOptionsFile
+from app.settings.preferences import LoadOptions, LoadOptionsFile
 from app.storage.store import Store
 from app.ui.controls.pickers import Pickers
 from app.ui.pages.chat.backend import ChatBackend

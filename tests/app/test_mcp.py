@@ -19,12 +19,11 @@ import psutil
 import pytest
 
 from app.mcp import limits, transports
-from app.mcp.bounded_result import BoundedResult
 from app.mcp.config import GivenServers, McpFile, ServerConfig, read_servers
-from app.mcp.results import CallResult, text_of
+from app.mcp.connection import BoundedResult
 from app.mcp.servers import McpServers
-from app.mcp.tools import OfferedTool, ServerTool, bounded, offered
-from app.storage.calls import StoredCall, StoredCalls
+from app.mcp.tools import CallResult, OfferedTool, ServerTool, bounded, offered, text_of
+from app.storage.rows import StoredCall, StoredCalls
 from engine.decoding.text.codec import TextCodec
 from engine.errors import InvalidRequest
 from engine.request import Request

@@ -7,8 +7,7 @@ import threading
 
 from starlette.types import Message, Receive, Scope, Send
 
-from app.server.monitoring.logged import LONGEST_ERROR, Logged
-from app.web.request_log import KEPT, RequestLog, Stage
+from app.web.request_log import KEPT, LONGEST_ERROR, Logged, RequestLog, Stage
 from engine.api import Generation
 from engine.events import Emitted, Failed, Finished, FinishReason, Queued, Started
 from engine.request import Request

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from app.main import Settings, switch_of
-from app.settings import endpoint
-from app.settings.endpoint import EndpointSettings
+from app.settings import preferences
+from app.settings.preferences import EndpointSettings
 from app.web.switch import ApiKeyMissing, ApiSwitch, origin_of
 from engine.errors import ForetokenError, InvalidRequest
 
@@ -50,18 +50,18 @@ def test_what_is_set_counts_at_the_next_start_and_is_read_by_its_owner_alone(
     assert again.allows("http://localhost:3000")
     assert not again.allows("http://localhost:3001")
     if os.name != "nt":
-        assert (tmp_path / endpoint.FILE).stat().st_mode & 0o777 == 0o600
+        assert (tmp_path / preferences.ENDPOINT).stat().st_mode & 0o777 == 0o600
     without_pages, _ = switch_of(Settings(pages=False, api=True), tmp_path)
     assert without_pages.api_key is None
 
 
 def test_beyond_this_machine_a_kept_key_counts_and_a_kept_switch_does_not(tmp_path: Path) -> None:
-    endpoint.write(tmp_path, EndpointSettings(on=True, key="kept-key", origins=()))
+    preferences.write_endpoint(tmp_path, EndpointSettings(on=True, key="kept-key", origins=()))
     switch, made_up = switch_of(Settings(host="0.0.0.0"), tmp_path)
     assert (switch.on, switch.api_key, made_up) == (False, "kept-key", None)
     with pytest.raises(ApiKeyMissing):
         switch.remove_key()
-    endpoint.write(tmp_path, EndpointSettings())
+    preferences.write_endpoint(tmp_path, EndpointSettings())
     switch, made_up = switch_of(Settings(host="0.0.0.0"), tmp_path)
     assert made_up is not None
     assert switch.api_key == made_up
@@ -89,7 +89,7 @@ def test_what_is_no_origin_is_refused(text: str) -> None:
 
 
 def test_what_cannot_be_kept_is_not_changed(tmp_path: Path) -> None:
-    (tmp_path / endpoint.FILE).mkdir()
+    (tmp_path / preferences.ENDPOINT).mkdir()
     switch, _ = switch_of(Settings(), tmp_path)
     with pytest.raises(ForetokenError):
         switch.make_key()
@@ -100,7 +100,7 @@ def test_what_cannot_be_kept_is_not_changed(tmp_path: Path) -> None:
 def test_a_broken_file_is_told_and_means_nothing(
     tmp_path: Path, text: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    (tmp_path / endpoint.FILE).write_text(text)
+    (tmp_path / preferences.ENDPOINT).write_text(text)
     with caplog.at_level(logging.WARNING):
-        assert endpoint.read(tmp_path) == EndpointSettings()
-    assert endpoint.FILE in caplog.text
+        assert preferences.read_endpoint(tmp_path) == EndpointSettings()
+    assert preferences.ENDPOINT in caplog.text

@@ -10,8 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from app.deploy.estimate import assumptions
-from app.deploy.formats import FORMATS, SIXTEEN_BITS, flops
-from app.deploy.gpus import GpuKind
+from app.deploy.gpus import FORMATS, SIXTEEN_BITS, GpuKind, flops
 from app.deploy.model import ModelFacts
 
 

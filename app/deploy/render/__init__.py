@@ -7,8 +7,8 @@ from importlib import import_module
 from types import MappingProxyType
 
 from app.deploy.methods import ENGINES
-from app.deploy.plan import Plan
 from app.deploy.render.rendered import Rendered
+from app.deploy.request import Plan
 
 __all__ = ["Rendered", "render"]
 

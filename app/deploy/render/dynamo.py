@@ -18,7 +18,6 @@ from types import MappingProxyType
 from typing import Any
 
 from app.deploy.methods import ENGINE_TABLE, SGLANG, TRTLLM, VLLM
-from app.deploy.plan import Plan
 from app.deploy.render import sglang, trtllm, vllm
 from app.deploy.render.kubernetes import (
     DASHBOARD,
@@ -52,6 +51,7 @@ from app.deploy.render.rendered import (
     script,
     together,
 )
+from app.deploy.request import Plan
 
 ENGINE_FILE, DEPLOYMENT, REQUEST = "engine.yaml", "deployment.yaml", "deployment-request.yaml"
 CONFIG_FOLDER = "/plan"

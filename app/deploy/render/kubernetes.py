@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from app.deploy.methods import DYNAMO, VLLM
-from app.deploy.plan import Plan
 from app.deploy.render.rendered import (
     ANYWHERE,
     INSIDE,
@@ -24,6 +23,7 @@ from app.deploy.render.rendered import (
     download_bytes,
     image_of,
 )
+from app.deploy.request import Plan
 from app.deploy.tables import filled, table
 
 GIB = 2**30

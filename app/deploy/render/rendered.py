@@ -6,16 +6,15 @@ import json
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import yaml
 
 from app.deploy.estimate.network import of_model
-from app.deploy.formats import FORMATS
-from app.deploy.gpus import CDNA4
+from app.deploy.gpus import CDNA4, FORMATS
 from app.deploy.methods import ENGINE_TABLE, SGLANG, TRTLLM, VLLM
 from app.deploy.model import STAND_IN
-from app.deploy.plan import Plan
+from app.deploy.request import Plan
 from app.deploy.tables import filled, table
 
 PORT = 8000
@@ -51,6 +50,11 @@ ARCTIC = "arctic-inference==0.1.1"
 
 INSTALL = f"python3 -m pip install {ARCTIC} || uv pip install --python python3 {ARCTIC} && exec"
 """vLLM's image has pip, Dynamo's has uv."""
+
+
+def given(*options: tuple[str, ...] | Literal[False]) -> Options:
+    """Return the options without those whose condition is false."""
+    return [option for option in options if option]
 
 
 def command(words: Options, environment: Mapping[str, str] | None = None, indent: str = "") -> str:

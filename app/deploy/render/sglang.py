@@ -11,19 +11,20 @@ from __future__ import annotations
 
 import math
 
-from app.deploy.formats import BF16, FP8, NVFP4
+from app.deploy.gpus import BF16, FP8, NVFP4
 from app.deploy.methods import ENGINE_TABLE, SGLANG
-from app.deploy.plan import Plan
 from app.deploy.render.kubernetes import manifest
 from app.deploy.render.rendered import (
     Options,
     Rendered,
     Shell,
+    given,
     host,
     image_of,
     inside_host,
     one_server,
 )
+from app.deploy.request import Plan
 
 RENDEZVOUS = 50000
 
@@ -38,27 +39,22 @@ def render(plan: Plan) -> Rendered:
 
 def engine_options(plan: Plan) -> Options:
     """Return the engine's options, for SGLang's server and Dynamo's worker alike."""
-    layout, request = plan.layout, plan.request
-    options: Options = [("--tp-size", str(layout.tensor))]
-    if layout.pipeline > 1:
-        options.append(("--pp-size", str(layout.pipeline)))
-    if layout.expert > 1:
-        options.append(("--ep-size", str(layout.expert)))
-    if layout.attention > 1:
-        options.append(("--enable-dp-attention", "--dp-size", str(layout.attention)))
-    options += [
+    layout, request, online = plan.layout, plan.request, plan.quantised_online
+    # Weights and KV pool: the available memory without workspace, rounded down.
+    share = (plan.memory.available - plan.memory.work) / plan.memory.total
+    options = given(
+        ("--tp-size", str(layout.tensor)),
+        layout.pipeline > 1 and ("--pp-size", str(layout.pipeline)),
+        layout.expert > 1 and ("--ep-size", str(layout.expert)),
+        layout.attention > 1 and ("--enable-dp-attention", "--dp-size", str(layout.attention)),
         ("--context-length", str(request.context)),
         ("--max-running-requests", str(plan.sequences)),
-        ("--mem-fraction-static", f"{_static_share(plan):.2f}"),
-    ]
-    if plan.target.own_tokenizer:
-        options.append(("--trust-remote-code",))
-    if plan.quantised_online:
-        options.append(("--quantization", plan.target.format))
-    elif plan.target.format == NVFP4:
-        options.append(("--quantization", "modelopt_fp4"))
-    if request.kv_cache_dtype == FP8:
-        options.append(("--kv-cache-dtype", "fp8_e4m3"))
+        ("--mem-fraction-static", f"{math.floor(share * 100) / 100:.2f}"),
+        plan.target.own_tokenizer and ("--trust-remote-code",),
+        online and ("--quantization", plan.target.format),
+        not online and plan.target.format == NVFP4 and ("--quantization", "modelopt_fp4"),
+        request.kv_cache_dtype == FP8 and ("--kv-cache-dtype", "fp8_e4m3"),
+    )
     return [*options, *_speculation(plan)]
 
 
@@ -72,41 +68,29 @@ def node_options(plan: Plan) -> Options:
     ]
 
 
-def _static_share(plan: Plan) -> float:
-    """Return the share of weights and KV pool: the available memory without workspace, rounded down."""
-    share = (plan.memory.available - plan.memory.work) / plan.memory.total
-    return math.floor(share * 100) / 100
-
-
 def _speculation(plan: Plan) -> Options:
     if not plan.drafts:
         return []
-    method = plan.request.method
-    options: Options = [("--speculative-algorithm", ENGINE_TABLE[SGLANG].methods[method])]
-    if plan.draft is not None:
-        options.append(("--speculative-draft-model-path", plan.draft))
-        if plan.target.format != BF16 and _in_16_bits(plan):
-            options.append(("--speculative-draft-model-quantization", "unquant"))
-    if method == "ngram":
-        options.append(("--speculative-ngram-max-bfs-breadth", "1"))
-    elif method not in ("dflash", "dspark"):
-        options += [("--speculative-num-steps", str(plan.depth)), ("--speculative-eagle-topk", "1")]
-    return [*options, ("--speculative-num-draft-tokens", str(plan.depth + 1))]
-
-
-def _in_16_bits(plan: Plan) -> bool:
-    """Return True for heads; a draft model may have the target's format."""
-    return plan.draft_model is None or plan.draft_model.format == BF16
+    method, model = plan.request.method, plan.draft_model
+    # A draft model may have the target's format; heads have 16 bits.
+    other = plan.target.format != BF16 and (model is None or model.format == BF16)
+    steps = method not in ("ngram", "dflash", "dspark")
+    return given(
+        ("--speculative-algorithm", ENGINE_TABLE[SGLANG].methods[method]),
+        plan.draft is not None and ("--speculative-draft-model-path", plan.draft),
+        plan.draft is not None and other and ("--speculative-draft-model-quantization", "unquant"),
+        method == "ngram" and ("--speculative-ngram-max-bfs-breadth", "1"),
+        steps and ("--speculative-num-steps", str(plan.depth)),
+        steps and ("--speculative-eagle-topk", "1"),
+        ("--speculative-num-draft-tokens", str(plan.depth + 1)),
+    )
 
 
 def _serve(plan: Plan, where: Options) -> Options:
     copies = plan.copies_per_start
-    options: Options = [
-        ("python3", "-m", "sglang.launch_server"),
-        ("--model-path", plan.target.name),
-        *engine_options(plan),
+    options = given(
         ("--enable-metrics",),
-    ]
-    if copies > 1 and plan.layout.attention == 1:
-        options.append(("--dp-size", str(copies)))
-    return [*options, *node_options(plan), *where]
+        copies > 1 and plan.layout.attention == 1 and ("--dp-size", str(copies)),
+    )
+    start: Options = [("python3", "-m", "sglang.launch_server"), ("--model-path", plan.target.name)]
+    return [*start, *engine_options(plan), *options, *node_options(plan), *where]

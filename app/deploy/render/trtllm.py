@@ -14,9 +14,8 @@ import math
 from typing import Any
 
 from app.deploy.estimate.assumptions import BATCHED_TOKENS, MEMORY_SHARE
-from app.deploy.formats import FP8
+from app.deploy.gpus import FP8
 from app.deploy.methods import ENGINE_TABLE, TRTLLM
-from app.deploy.plan import Plan
 from app.deploy.render.rendered import (
     ANYWHERE,
     HERE,
@@ -32,6 +31,7 @@ from app.deploy.render.rendered import (
     command,
     docker,
     each_copy,
+    given,
     image_of,
     listens,
     needs_tiktoken,
@@ -39,6 +39,7 @@ from app.deploy.render.rendered import (
     script,
     together,
 )
+from app.deploy.request import Plan
 
 CONFIG = "extra-llm-api-config.yml"
 
@@ -87,26 +88,21 @@ def render(plan: Plan) -> Rendered:
 
 def extra_config(plan: Plan) -> dict[str, Any]:
     """Return the YAML for what the command has no options for."""
-    config: dict[str, Any] = {}
-    if plan.layout.expert > 1:
-        config["moe_expert_parallel_size"] = plan.layout.expert
-    if plan.layout.attention > 1:
-        config["enable_attention_dp"] = True
-    if plan.request.gpus.kind.name == "GB10":
-        config["enable_autotuner"] = False
-    if plan.request.method in WITHOUT_OVERLAP:
-        config["disable_overlap_scheduler"] = True
-    speculation = speculative_config(plan)
-    if speculation is not None:
-        config["speculative_config"] = speculation
-    cache: dict[str, Any] = {"free_gpu_memory_fraction": free_share(plan)}
-    if plan.request.method in WITHOUT_REUSE:
-        cache["enable_block_reuse"] = False
-    if plan.request.kv_cache_dtype == FP8:
-        cache["dtype"] = FP8
-    config["kv_cache_config"] = cache
-    config["cuda_graph_config"] = {"enable_padding": True, "max_batch_size": plan.memory.users}
-    return config
+    layout, method, speculation = plan.layout, plan.request.method, speculative_config(plan)
+    graphs = {"enable_padding": True, "max_batch_size": plan.memory.users}
+    return {
+        **({"moe_expert_parallel_size": layout.expert} if layout.expert > 1 else {}),
+        **({"enable_attention_dp": True} if layout.attention > 1 else {}),
+        **({"enable_autotuner": False} if plan.request.gpus.kind.name == "GB10" else {}),
+        **({"disable_overlap_scheduler": True} if method in WITHOUT_OVERLAP else {}),
+        **({"speculative_config": speculation} if speculation else {}),
+        "kv_cache_config": {
+            "free_gpu_memory_fraction": free_share(plan),
+            **({"enable_block_reuse": False} if method in WITHOUT_REUSE else {}),
+            **({"dtype": FP8} if plan.request.kv_cache_dtype == FP8 else {}),
+        },
+        "cuda_graph_config": graphs,
+    }
 
 
 def speculative_config(plan: Plan) -> dict[str, Any] | None:
@@ -158,17 +154,15 @@ def on_nodes(plan: Plan, start: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _serve(plan: Plan, config: str, host: str, port: str = str(PORT)) -> Options:
-    start = on_nodes(plan, ("trtllm-serve", plan.target.name))
-    options: Options = [start, ("--backend", "pytorch"), ("--tp_size", str(plan.layout.tensor))]
-    if plan.layout.pipeline > 1:
-        options.append(("--pp_size", str(plan.layout.pipeline)))
-    if plan.target.own_tokenizer:
-        options.append(("--trust_remote_code",))
-    return [
-        *options,
+    return given(
+        on_nodes(plan, ("trtllm-serve", plan.target.name)),
+        ("--backend", "pytorch"),
+        ("--tp_size", str(plan.layout.tensor)),
+        plan.layout.pipeline > 1 and ("--pp_size", str(plan.layout.pipeline)),
+        plan.target.own_tokenizer and ("--trust_remote_code",),
         ("--max_batch_size", str(plan.memory.users)),
         ("--max_num_tokens", str(BATCHED_TOKENS)),
         ("--max_seq_len", str(plan.request.context)),
         ("--extra_llm_api_options", config),
         ("--host", host, "--port", port),
-    ]
+    )

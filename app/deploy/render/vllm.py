@@ -13,14 +13,13 @@ import json
 from typing import Any
 
 from app.deploy.estimate.assumptions import MEMORY_SHARE
-from app.deploy.formats import FP8
-from app.deploy.gpus import TURING
-from app.deploy.plan import Plan
+from app.deploy.gpus import FP8, TURING
 from app.deploy.render.kubernetes import manifest
 from app.deploy.render.rendered import (
     Options,
     Rendered,
     Shell,
+    given,
     host,
     image_of,
     inside_host,
@@ -28,6 +27,7 @@ from app.deploy.render.rendered import (
     needs_arctic,
     one_server,
 )
+from app.deploy.request import Plan
 
 SHORTEST, LONGEST = 2, 5
 """N-grams looked up: the values of vLLM's own example."""
@@ -49,51 +49,39 @@ def environment_of(plan: Plan) -> dict[str, str]:
 
 def engine_options(plan: Plan) -> Options:
     """Return the engine's options, for vLLM's server and Dynamo's worker alike."""
-    layout, request = plan.layout, plan.request
-    apart = layout.attention > 1
-    options: Options = [("--tensor-parallel-size", "1" if apart else str(layout.tensor))]
-    if layout.pipeline > 1:
-        options.append(("--pipeline-parallel-size", str(layout.pipeline)))
-    if layout.expert > 1:
-        options.append(("--enable-expert-parallel",))
-    options += [
+    layout, request, config = plan.layout, plan.request, speculative_config(plan)
+    return given(
+        ("--tensor-parallel-size", "1" if layout.attention > 1 else str(layout.tensor)),
+        layout.pipeline > 1 and ("--pipeline-parallel-size", str(layout.pipeline)),
+        layout.expert > 1 and ("--enable-expert-parallel",),
         ("--max-model-len", str(request.context)),
         ("--max-num-seqs", str(plan.memory.users)),
         ("--gpu-memory-utilization", f"{MEMORY_SHARE:.2f}"),
-    ]
-    if plan.target.own_tokenizer:
-        options.append(("--trust-remote-code",))
-    if request.gpus.kind.architecture == TURING:
-        options.append(("--dtype", "half"))
-    if plan.quantised_online:
-        options.append(("--quantization", plan.target.format))
-    if request.kv_cache_dtype == FP8:
-        options.append(("--kv-cache-dtype", FP8))
-    config = speculative_config(plan)
-    if config is not None:
-        options.append(("--speculative-config", json.dumps(config)))
-        options.append(("--per-request-spec-decode-metrics", "summary"))
-    return options
+        plan.target.own_tokenizer and ("--trust-remote-code",),
+        request.gpus.kind.architecture == TURING and ("--dtype", "half"),
+        plan.quantised_online and ("--quantization", plan.target.format),
+        request.kv_cache_dtype == FP8 and ("--kv-cache-dtype", FP8),
+        config is not None and ("--speculative-config", json.dumps(config)),
+        config is not None and ("--per-request-spec-decode-metrics", "summary"),
+    )
 
 
 def node_options(plan: Plan) -> Options:
     """Return the options of each node of a copy on several nodes; the first one answers requests."""
     if plan.nodes == 1:
         return []
-    headless = (Shell('$([ "$NODE_RANK" = 0 ] || echo --headless)'),)
+    here, head = plan.request.gpus.kind.node, Shell('"$HEAD_ADDRESS"')
+    options: Options = [
+        ("--nnodes", str(plan.nodes), "--node-rank", Shell('"$NODE_RANK"')),
+        ("--master-addr", head),
+    ]
     if plan.layout.attention > 1:
-        here = plan.request.gpus.kind.node
-        return [
+        options = [
             ("--data-parallel-size-local", str(here)),
             ("--data-parallel-start-rank", Shell(f'"$((NODE_RANK * {here}))"')),
-            ("--data-parallel-address", Shell('"$HEAD_ADDRESS"')),
-            headless,
+            ("--data-parallel-address", head),
         ]
-    return [
-        ("--nnodes", str(plan.nodes), "--node-rank", Shell('"$NODE_RANK"')),
-        ("--master-addr", Shell('"$HEAD_ADDRESS"')),
-        headless,
-    ]
+    return [*options, (Shell('$([ "$NODE_RANK" = 0 ] || echo --headless)'),)]
 
 
 def speculative_config(plan: Plan) -> dict[str, Any] | None:
@@ -114,10 +102,9 @@ def speculative_config(plan: Plan) -> dict[str, Any] | None:
 
 def _serve(plan: Plan, where: Options) -> Options:
     copies = plan.data_parallel * plan.layout.attention
-    options: Options = [("vllm", "serve", plan.target.name), *engine_options(plan)]
-    if copies > 1:
-        options.append(("--data-parallel-size", str(copies)))
-    return [*options, *node_options(plan), *where]
+    several = given(copies > 1 and ("--data-parallel-size", str(copies)))
+    start = ("vllm", "serve", plan.target.name)
+    return [start, *engine_options(plan), *several, *node_options(plan), *where]
 
 
 def _in_container(plan: Plan, where: Options) -> Options:

@@ -9,9 +9,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
+from app.server.errors import Refused, is_nothing
 from app.server.fields.schemas import MAX_MESSAGES, SpeculationBody
 from app.server.fields.structured import Body
-from app.server.fields.unsupported import Refused, is_nothing
 
 OTHERS = "url", "file"
 """Kinds of sources that this server would have to fetch."""

@@ -22,8 +22,7 @@ from app.server.fields.structured import (
     StructuredOutputsBody,
     field_of,
 )
-from app.server.fields.thinking import ThinkingBody
-from app.server.fields.tools import ToolCallBody, ToolsBody
+from app.server.fields.tools import ThinkingBody, ToolCallBody, ToolsBody
 from engine.request import MAX_BIASES, MAX_STOPS
 from engine.values import MAX_TOP_LOGPROBS, shown
 from engine.values.sampling import Sampling

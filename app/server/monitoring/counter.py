@@ -37,6 +37,12 @@ class Ticket:
         counter.tickets.add(self)
 
     @property
+    def only(self) -> Generation:
+        """The generation of a request for one reply."""
+        (generation,) = self.generations
+        return generation
+
+    @property
     def open(self) -> int:
         """Replies that have not ended, even if their events were not read yet."""
         return self._count - sum(generation.ended for generation in self.generations)

@@ -18,7 +18,7 @@ from prometheus_client import (
     generate_latest,
 )
 
-from engine.events import Counted, Emitted, Event, Failed, Finished, FinishReason, Round, Started
+from engine.events import Counted, Emitted, Event, Failed, Finished, FinishReason, Started
 
 if TYPE_CHECKING:
     from engine.api import Generation
@@ -107,12 +107,19 @@ class _Watch:
         self._first: float | None = None  # when the first tokens came
         self._tokens = 0
         self._later = 0  # tokens after the first ones
-        meter.waiting.labels(*labels).inc()
+        self._add(meter.waiting)
+
+    def _add(self, series: Counter | Gauge, count: float = 1, *labels: str) -> None:
+        series.labels(*self._labels, *labels).inc(count)
 
     def hear(self, event: Event) -> None:
+        meter = self._meter
         match event:
             case Started():
-                self._start(len(event.prompt_tokens or ()))
+                self._started = True
+                self._add(meter.waiting, -1)
+                self._add(meter.running)
+                self._add(meter.prompt_tokens, len(event.prompt_tokens or ()))
             case Emitted():
                 self._emitted(event)
             case Finished():
@@ -124,51 +131,41 @@ class _Watch:
             case _:
                 pass
 
-    def _start(self, prompt: int) -> None:
-        self._started = True
-        self._meter.waiting.labels(*self._labels).dec()
-        self._meter.running.labels(*self._labels).inc()
-        self._meter.prompt_tokens.labels(*self._labels).inc(prompt)
-
     def _emitted(self, event: Emitted) -> None:
-        count = len(event.tokens or ())
+        meter, count = self._meter, len(event.tokens or ())
         self._tokens += count
-        self._meter.generation_tokens.labels(*self._labels).inc(count)
+        self._add(meter.generation_tokens, count)
         if self._first is None:
             self._first = perf_counter()
-            self._meter.first.labels(*self._labels).observe(self._first - self._arrived)
+            meter.first.labels(*self._labels).observe(self._first - self._arrived)
         else:
             self._later += count
         if event.round is not None and len(event.round.tree):
-            self._drafted(event.round)
-
-    def _drafted(self, round: Round) -> None:
-        self._meter.drafts.labels(*self._labels).inc()
-        self._meter.drafted.labels(*self._labels).inc(len(round.tree))
-        self._meter.accepted.labels(*self._labels).inc(round.accepted)
-        for position in range(round.accepted):
-            self._meter.accepted_at.labels(*self._labels, str(position)).inc()
+            self._add(meter.drafts)
+            self._add(meter.drafted, len(event.round.tree))
+            self._add(meter.accepted, event.round.accepted)
+            for position in range(event.round.accepted):
+                self._add(meter.accepted_at, 1, str(position))
 
     def _counted(self, counted: Counted) -> None:
         """Add a server's own counts of its reply, without drafts that include other replies."""
         meter, completed = self._meter, counted.completion_tokens or 0
-        meter.prompt_tokens.labels(*self._labels).inc(counted.prompt_tokens or 0)
-        meter.generation_tokens.labels(*self._labels).inc(completed)
+        self._add(meter.prompt_tokens, counted.prompt_tokens or 0)
+        self._add(meter.generation_tokens, completed)
         self._later = max(completed - 1, 0)
         if counted.shared:
             return
         if counted.rounds is not None:  # no series is better than a zero that means are divided by
-            meter.drafts.labels(*self._labels).inc(counted.rounds)
-        meter.drafted.labels(*self._labels).inc(counted.drafted or 0)
-        meter.accepted.labels(*self._labels).inc(counted.accepted or 0)
+            self._add(meter.drafts, counted.rounds)
+        self._add(meter.drafted, counted.drafted or 0)
+        self._add(meter.accepted, counted.accepted or 0)
         for position, count in enumerate(counted.accepted_at):
-            meter.accepted_at.labels(*self._labels, str(position)).inc(count)
+            self._add(meter.accepted_at, count, str(position))
 
     def _end(self, reason: str) -> None:
         now, meter = perf_counter(), self._meter
-        gauge = meter.running if self._started else meter.waiting
-        gauge.labels(*self._labels).dec()
-        meter.success.labels(*self._labels, reason).inc()
+        self._add(meter.running if self._started else meter.waiting, -1)
+        self._add(meter.success, 1, reason)
         meter.whole.labels(*self._labels).observe(now - self._arrived)
         if self._first is not None and self._later:
             seconds = (now - self._first) / self._later

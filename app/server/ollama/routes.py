@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import aclosing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
@@ -17,15 +16,11 @@ from fastapi import APIRouter
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
-from app.server.answer import Answer
-from app.server.dialects import chat_logprobs
-from app.server.errors import READING, missing, translate
-from app.server.fields.renaming import renamed
+from app.server.answer import Answer, chat_logprobs
+from app.server.errors import READING, missing, renamed, translate, unsupported
 from app.server.fields.schemas import ChatBody
-from app.server.fields.unsupported import unsupported
 from app.server.models import ModelDescription
 from app.server.monitoring.counter import Ticket
-from app.server.ollama.conversion import chat_of, names_in, text_of, untagged
 from app.server.ollama.pull import Pull, wanted
 from app.server.ollama.schemas import (
     REFUSED_IN_CHAT,
@@ -35,11 +30,13 @@ from app.server.ollama.schemas import (
     OllamaGenerateBody,
     OllamaPullBody,
     OllamaShowBody,
+    chat_of,
+    names_in,
+    text_of,
+    untagged,
 )
 from app.server.requests import Service, chat_requests, completion_requests
-from app.server.text import infill
-from app.server.text.infill import Fim
-from app.server.text.schemas import InfillBody
+from app.server.text import Fim, InfillBody, admit_infill
 from app.server.transport.reading import read
 from app.server.transport.sending import JsonReply, Stream, encode, send_whole
 from engine.events import Emitted, Token
@@ -161,7 +158,7 @@ class _Job:
     ) -> Json:
         return {
             "model": model,
-            "created_at": _now(),
+            "created_at": _time(time()),
             **self.fields(text, calls, thought),
             "done": False,
             **more,
@@ -228,11 +225,11 @@ async def _answer(
             convert = partial(chat_requests, answers_name_calls=False)  # its clients send no ids
             loaded, ticket = await service.admit(converted, convert)
         elif isinstance(converted, InfillBody):
-            loaded, ticket = await infill.admit(service, converted)
+            loaded, ticket = await admit_infill(service, converted)
         else:
             loaded, ticket = await service.admit(converted, completion_requests)
     model, ready = body.model or loaded.id, perf_counter_ns()
-    answer = Answer(ticket.generations[0].request, loaded.capabilities.calls)
+    answer = Answer(ticket.only.request, loaded.capabilities.calls)
 
     def close() -> None:
         ticket.close()
@@ -243,15 +240,10 @@ async def _answer(
 
     if body.stream is not False:
         lines = _lines(ticket, answer, job, model, ready, body.logprobs)
-        return Stream(
-            lines,
-            close,
-            _error_line,
-            media_type="application/x-ndjson",
-        )
+        return Stream(lines, close, _error_line, media_type="application/x-ndjson")
 
     async def whole() -> Json:
-        await answer.follow(ticket.events_of(ticket.generations[0]))
+        await answer.follow(ticket.events_of(ticket.only))
         logprobs = _logprobs(body.logprobs, answer.reply.tokens)
         return job.end(model, answer, ready, whole=True, **logprobs)
 
@@ -262,19 +254,16 @@ async def _lines(
     ticket: Ticket, answer: Answer, job: _Job, model: str, ready: int, logprobs: bool | None
 ) -> AsyncGenerator[bytes, None]:
     """Yield text as it comes, and each call when it is complete; ``logprobs``: with those of tokens."""
-    (generation,) = ticket.generations
     sent = 0  # calls
-    async with aclosing(ticket.events_of(generation)) as events:
-        async for event in events:
-            answer.add(event)
-            more = _logprobs(logprobs, event.tokens if isinstance(event, Emitted) else None)
-            text = "".join(part.text for part in answer.parts if isinstance(part, Content))
-            thought = "".join(part.text for part in answer.parts if isinstance(part, Thought))
-            if text or thought or more:
-                yield _line(job.line(model, text, thought=thought, **more))
-            if (complete := len(answer.called) - 1) > sent:
-                yield _line(job.line(model, "", _calls(answer, sent, complete)))
-                sent = complete
+    async for event in answer.each(ticket.events_of(ticket.only)):
+        more = _logprobs(logprobs, event.tokens if isinstance(event, Emitted) else None)
+        text = "".join(part.text for part in answer.parts if isinstance(part, Content))
+        thought = "".join(part.text for part in answer.parts if isinstance(part, Thought))
+        if text or thought or more:
+            yield _line(job.line(model, text, thought=thought, **more))
+        if (complete := len(answer.called) - 1) > sent:
+            yield _line(job.line(model, "", _calls(answer, sent, complete)))
+            sent = complete
     if calls := _calls(answer, sent):
         yield _line(job.line(model, "", calls))
     yield _line(job.end(model, answer, ready, whole=False))
@@ -299,6 +288,7 @@ async def _only_load(service: Service, body: OllamaBody, job: _Job) -> Response:
 
 
 def _entry(one: ModelDescription) -> Json:
+    count = one.parameters
     return {
         "name": one.id,
         "model": one.id,
@@ -311,7 +301,7 @@ def _entry(one: ModelDescription) -> Json:
             "format": "gguf" if one.is_gguf else "safetensors",
             "family": "",
             "families": [],
-            "parameter_size": _size(one.parameters),
+            "parameter_size": f"{count / 1e9:.1f}B" if count >= 1e9 else f"{count / 1e6:.1f}M",
             "quantization_level": one.quantization,
         },
     }
@@ -332,21 +322,12 @@ def _template_and_abilities(model: ModelDescription) -> tuple[str, list[str]]:
     return template, [name for name, has in abilities.items() if has]
 
 
-def _size(parameters: int) -> str:
-    """Return a size as Ollama writes it: 1.5B, 7.5M."""
-    return f"{parameters / 1e9:.1f}B" if parameters >= 1e9 else f"{parameters / 1e6:.1f}M"
-
-
 def _error_line(failure: Exception) -> bytes:
     return _line({"error": translate(failure).message})
 
 
 def _line(value: Json) -> bytes:
     return encode(value) + b"\n"
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat().replace("+00:00", "Z")
 
 
 def _time(seconds: float) -> str:

@@ -6,17 +6,19 @@ from fastapi import APIRouter
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
-from app.server.errors import READING
-from app.server.fields.thinking import thinking_of
-from app.server.fields.tools import tools_of
-from app.server.fields.unsupported import unsupported
+from app.server.errors import READING, unsupported
+from app.server.fields.tools import thinking_of, tools_of
 from app.server.monitoring.counter import Ticket
 from app.server.requests import Drafting, Service, common_fields
-from app.server.responses.items import conversation_of, resolved
-from app.server.responses.job import Job
+from app.server.responses.job import Job, error_event, stream
 from app.server.responses.response_store import Json, ResponseStore, page
-from app.server.responses.schemas import LOGPROBS, REFUSED_IN_RESPONSES, ResponseBody
-from app.server.responses.stream import error_event, stream
+from app.server.responses.schemas import (
+    LOGPROBS,
+    REFUSED_IN_RESPONSES,
+    ResponseBody,
+    conversation_of,
+    resolved,
+)
 from app.server.transport.reading import read
 from app.server.transport.sending import JsonReply, Stream, send_whole
 from engine.errors import InvalidRequest
@@ -79,7 +81,6 @@ def _requests(
 
 
 async def _whole(ticket: Ticket, job: Job) -> Json:
-    (generation,) = ticket.generations
-    answer = job.answer(generation.request)
-    await answer.follow(ticket.events_of(generation))
+    answer = job.answer(ticket.only.request)
+    await answer.follow(ticket.events_of(ticket.only))
     return job.end(answer)

@@ -8,9 +8,8 @@ from typing import TypeVar
 from pydantic import BaseModel
 from starlette.requests import Request as HttpRequest
 
-from app.server.errors import ApiError
+from app.server.errors import ApiError, Refused, refuse
 from app.server.fields.schemas import MAX_IDS, parse
-from app.server.fields.unsupported import Refused, refuse
 from engine.files import TooMany, check_counts
 
 LARGEST_BODY = 16 * 2**20

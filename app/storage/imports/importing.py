@@ -15,8 +15,14 @@ from typing import Any
 
 from app.storage import chat_files
 from app.storage.imports import chatgpt, lm_studio
-from app.storage.imports.conversation import Conversation, NotAChat
-from app.storage.imports.streaming import LARGEST_ITEM, LARGEST_LIST, TooLarge, objects
+from app.storage.imports.conversation import (
+    LARGEST_ITEM,
+    LARGEST_LIST,
+    Conversation,
+    NotAChat,
+    TooLarge,
+    objects,
+)
 from app.storage.store import Store
 from engine.errors import InvalidRequest, what_failed
 

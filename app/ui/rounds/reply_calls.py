@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.mcp.runner import Answer, CallRunner, Toolbox
-from app.storage.calls import StoredCall, StoredCalls
+from app.storage.rows import StoredCall, StoredCalls
 from app.ui.rounds.view import View, utf16_length
 from engine.reply import ReplyState
 from engine.request import Request

@@ -8,9 +8,9 @@ from typing import Any
 
 from app.deploy.gpus import parse_gpus
 from app.deploy.known import find
-from app.deploy.plan import Plan
 from app.deploy.planning import make_plan
-from app.deploy.request import PlanRequest, Targets
+from app.deploy.request import Plan, PlanRequest
+from app.deploy.targets import Targets
 
 PLANS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {

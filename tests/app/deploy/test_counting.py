@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from app.deploy.estimate.network import of_model
-from app.deploy.formats import AWQ, BF16, FP8, INT4, MXFP4, NVFP4
+from app.deploy.gpus import AWQ, BF16, FP8, INT4, MXFP4, NVFP4
 from app.deploy.known import find, known_models
 from app.deploy.model import of_config, of_path
 from engine.errors import ModelError

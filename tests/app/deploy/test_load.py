@@ -6,12 +6,11 @@ import itertools
 
 import pytest
 
-from app.deploy.estimate.load import Load, outcome, table
+from app.deploy.estimate.speed import Load, outcome, table
 from app.deploy.gpus import parse_gpus
 from app.deploy.known import known_models
-from app.deploy.plan import Plan
 from app.deploy.planning import make_plan
-from app.deploy.request import PlanRequest
+from app.deploy.request import Plan, PlanRequest
 
 
 @pytest.fixture(scope="module")

@@ -15,14 +15,20 @@ from app.cli.text.plan import plan_text
 from app.deploy.gpus import parse_gpus
 from app.deploy.known import known_models
 from app.deploy.launch_plan import PlanOptions, plan_for
+from app.deploy.measured import (
+    LARGEST,
+    Measured,
+    figures_of,
+    measured,
+    of_figures,
+    replan,
+)
 from app.deploy.planning import make_plan
 from app.deploy.render import render
 from app.deploy.report import acceptance_from, cost, facts
-from app.deploy.request import PlanRequest, Targets
-from app.deploy.running_server import answers
-from app.deploy.running_server.answers import LARGEST, figures_of
-from app.deploy.running_server.measured import Measured, measured, of_figures, replan
+from app.deploy.request import PlanRequest
 from app.deploy.support import notes
+from app.deploy.targets import Targets
 from engine.errors import InvalidRequest, OutOfMemory
 
 VLLM = """
@@ -208,7 +214,7 @@ def test_a_server_that_sends_a_byte_now_and_then_is_given_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Each byte began a new time limit; the headers too."""
-    monkeypatch.setattr(answers, "TIMEOUT_S", 0.5)
+    monkeypatch.setattr("app.deploy.measured.TIMEOUT_S", 0.5)
     stop = threading.Event()
 
     class Slow(BaseHTTPRequestHandler):

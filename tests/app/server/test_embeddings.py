@@ -16,7 +16,7 @@ from safetensors.torch import load_file, save_file
 from tokenizers import AddedToken, Tokenizer
 from transformers import AutoModel, AutoModelForCausalLM
 
-from app.server.embeddings.rerank import _AFTER, _BEFORE, INSTRUCTION
+from app.server.embeddings import _AFTER, _BEFORE, INSTRUCTION
 from tests.app.server.conftest import Server
 from tests.support.checkpoints import LLAMA, write_random
 

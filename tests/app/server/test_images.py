@@ -10,7 +10,7 @@ import httpx
 import pytest
 from openai import OpenAI
 
-from app.server.fields.images import image_at
+from app.server.requests import image_at
 from engine.events import Prefilled
 from engine.request import Request, Speculation
 from engine.values.image import Image

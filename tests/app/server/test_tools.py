@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 from openai import OpenAI
 
-from app.server.answer import Answer
-from app.server.dialects import chat_reason
+from app.server.answer import Answer, chat_reason
 from engine.events import Emitted, Finished, FinishReason
 from engine.request import Request
 from engine.tool_calls.styles import HERMES

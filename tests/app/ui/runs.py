@@ -8,7 +8,7 @@ from pathlib import Path
 
 import psutil
 
-from app.training.drafters import CHATS
+from app.training.options import CHATS
 
 NAME = "pip-medusa-1"
 

@@ -10,8 +10,7 @@ import pytest
 from tokenizers import Tokenizer
 
 from app.worker.model_card import write_model_card
-from app.worker.output import Chunk, OutputChunks
-from app.worker.request_conversion import ConvertedRequest, convert_request
+from app.worker.request_conversion import Chunk, ConvertedRequest, OutputChunks, convert_request
 from engine.api import LoadRequest
 from engine.decoding.text.codec import TextCodec
 from engine.errors import ForetokenError

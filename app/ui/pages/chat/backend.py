@@ -15,8 +15,7 @@ from app.loading import LoadState
 from app.runtime import Runtime
 from app.settings.defaults import Defaults
 from app.settings.settings_file import SettingsFile
-from app.storage.calls import ChatTools
-from app.storage.rows import StoredMessage, SystemPrompt
+from app.storage.rows import ChatTools, StoredMessage, SystemPrompt
 from app.storage.store import Store
 from app.ui import words
 from app.ui.controls.panel import settings_of

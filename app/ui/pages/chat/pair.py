@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import fields, replace
 
 from app.runtime import Runtime
-from app.settings.load_options import LoadOptions
+from app.settings.preferences import LoadOptions
 from app.ui import words
 from app.ui.controls.pickers import Choice, Pickers
 from app.ui.endpoints import endpoint

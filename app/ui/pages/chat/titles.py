@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from app.runtime import Runtime
-from app.storage.history import history
+from app.storage.rows import history
 from app.storage.store import Store
 from app.ui.controls.settings import Settings
 from engine.api import Generation, Loaded

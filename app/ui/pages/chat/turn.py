@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 
 from app.documents.fitting import ROOM
 from app.storage.attachments import Attachment, with_files
-from app.storage.history import history
 from app.storage.pictures import NOT_SEEN
-from app.storage.rows import StoredMessage
+from app.storage.rows import StoredMessage, history
 from app.ui import words
 from app.ui.controls.settings import Settings
 from app.ui.rounds.view import View

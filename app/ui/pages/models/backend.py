@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from app.inventory import browse
+from app.inventory import model_folders
 from app.inventory.downloads import key_of
 from app.runtime import Runtime
 from app.ui import words
@@ -284,7 +284,7 @@ class ModelsBackend:
     @local_endpoint(words.BROWSE_AWAY)
     def browse(self, data: View) -> View:
         """List a folder of this machine. Raises ForetokenError."""
-        found = browse.listing(_cleaned(data.get("folder")), self.runtime.system.home)
+        found = model_folders.listing(_cleaned(data.get("folder")), self.runtime.system.home)
         for entry in found["entries"]:
             entry["size"] = format_bytes(entry["bytes"]) if entry["bytes"] else ""
         return found
@@ -297,7 +297,7 @@ class ModelsBackend:
         home = self.runtime.system.home
         usual = [home / "Downloads", home / "Desktop", home, self.runtime.models]
         known = [model.path for model in self.runtime.found.found]
-        path = browse.find(name, size, [path.parent for path in known] + usual)
+        path = model_folders.find(name, size, [path.parent for path in known] + usual)
         if not path:
             raise InvalidRequest(
                 "folder",

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from app import diagnostics
 from app.runtime import Runtime
-from app.settings.load_options import LoadOptions
+from app.settings.preferences import LoadOptions
 from app.ui import words
 from app.ui.controls.pickers import Pickers
 from app.ui.controls.settings import whole

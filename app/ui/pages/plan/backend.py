@@ -9,8 +9,7 @@ from pathlib import Path
 from shutil import which
 from typing import Any
 
-from app.deploy.formats import AUTO, FORMATS, KV_WIDTHS
-from app.deploy.gpus import KINDS
+from app.deploy.gpus import AUTO, FORMATS, KINDS, KV_WIDTHS
 from app.deploy.known import known_models
 from app.deploy.launch_plan import PlanOptions, plan_for
 from app.deploy.methods import DEPTHS, ENGINES, METHODS, NAMES, drafts_by

@@ -10,8 +10,7 @@ from pathlib import Path
 from app.learning import learned_heads, summary
 from app.runtime import Runtime
 from app.training import runs as training
-from app.training.drafters import CHATS, SHIPPED
-from app.training.options import TrainingOptions, trainable_kinds
+from app.training.options import CHATS, SHIPPED, TrainingOptions, trainable_kinds
 from app.training.runs import State, Status, Trainings
 from app.ui import words
 from app.ui.controls.pickers import Pickers

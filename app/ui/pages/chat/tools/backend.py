@@ -12,7 +12,7 @@ from app.mcp.limits import result_length
 from app.mcp.runner import Answer, Toolbox
 from app.mcp.servers import McpServers, ServerState
 from app.mcp.tools import fitting
-from app.storage.calls import ChatTools
+from app.storage.rows import ChatTools
 from app.storage.store import Store
 from app.ui import words
 from app.ui.endpoints import endpoint

@@ -11,7 +11,7 @@ import pytest
 
 from app.paths import catalog_file
 from app.runtime import Runtime
-from app.storage.calls import StoredCall, StoredCalls
+from app.storage.rows import StoredCall, StoredCalls
 from app.storage.schema import StoreError
 from app.storage.store import Store
 from app.ui.controls.settings import Settings

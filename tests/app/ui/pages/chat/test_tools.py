@@ -16,7 +16,7 @@ from app.mcp.config import McpFile, ServerConfig
 from app.paths import catalog_file
 from app.runtime import Runtime
 from app.storage import chat_files
-from app.storage.calls import LOST, NOT_RUN
+from app.storage.rows import LOST, NOT_RUN
 from app.storage.store import Store
 from app.ui.controls.settings import Settings
 from app.ui.pages.chat.backend import ChatBackend

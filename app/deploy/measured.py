@@ -9,15 +9,117 @@ model's or method's is refused, and what is not used is said.
 from __future__ import annotations
 
 import math
+import threading
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
+
+import httpx2
+from prometheus_client.parser import text_string_to_metric_families
 
 from app.deploy.methods import CAN, METHODS, NAMES, NONE, SGLANG, VLLM
-from app.deploy.plan import Plan
 from app.deploy.planning import make_plan
-from app.deploy.request import PlanRequest
-from app.deploy.running_server import answers
-from app.deploy.running_server.answers import Figures
+from app.deploy.request import Plan, PlanRequest
 from engine.errors import InvalidRequest
+from engine.files import parse_json
+
+LARGEST = 8 << 20
+"""Bytes of an answer."""
+TIMEOUT_S = 10.0
+"""Of a whole answer: a server could send a byte now and then for ever."""
+_PREFIXES = ("vllm:", "sglang:")
+_MEANS = ("sglang:spec_accept_length", "sglang:spec_num_draft_tokens")
+"""Gauges that each rank has one of."""
+Figures = Mapping[str, float]
+
+
+def figures_of(page: str) -> Figures:
+    """Return the sums over all labels, by name without ``_total``; empty for another server's page."""
+    sums: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
+    lines = (line for line in page.splitlines() if line.startswith(_PREFIXES))
+    try:
+        for family in text_string_to_metric_families("\n".join(lines) + "\n"):
+            for sample in family.samples:
+                if not sample.name.endswith(("_bucket", "_created")):
+                    name = sample.name.removesuffix("_total")
+                    sums[name] += sample.value  # type: ignore[assignment]
+                    counts[name] += 1
+    except ValueError:
+        return {}
+    return {name: sum / counts[name] if name in _MEANS else sum for name, sum in sums.items()}
+
+
+def read(address: str, key: str | None) -> bytes:
+    """Return what ``address`` answers. Raises InvalidRequest with what to do."""
+    answers: list[bytes | InvalidRequest] = []
+    ended = threading.Event()
+
+    def work() -> None:
+        try:
+            answers.append(_read(address, key, ended))
+        except InvalidRequest as error:
+            answers.append(error)
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    thread.join(TIMEOUT_S)
+    ended.set()
+    if not answers:
+        raise InvalidRequest(
+            "from",
+            f"{address} did not answer within {TIMEOUT_S:g} seconds. Try again when it is less busy.",
+        )
+    if isinstance(answers[0], InvalidRequest):
+        raise answers[0]
+    return answers[0]
+
+
+def _read(address: str, key: str | None, ended: threading.Event) -> bytes:
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    try:
+        with httpx2.stream("GET", address, headers=headers, timeout=TIMEOUT_S) as answer:
+            if answer.status_code in (401, 403):
+                raise InvalidRequest(
+                    "from",
+                    f"{address} demands {'another' if key else 'a'} key. `foretoken plan` sends what the "
+                    "environment variable API_KEY holds.",
+                )
+            answer.raise_for_status()
+            content = b""
+            for part in answer.iter_bytes():
+                content += part
+                if len(content) > LARGEST:
+                    raise InvalidRequest("from", f"{address} answers more than {LARGEST:,} bytes.")
+                if ended.is_set():
+                    break
+            return content
+    except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+        raise InvalidRequest(
+            "from", f"{address} cannot be read: {error}. Check that the server runs there."
+        ) from error
+
+
+def model_of(base: str, key: str | None) -> Mapping[str, Any]:
+    """Return what the server lists of its first model that is loaded, empty if it lists none."""
+    models = _json(f"{base}/v1/models", key).get("data")
+    models = [each for each in models or () if isinstance(each, Mapping)]
+    return next((each for each in models if each.get("loaded", True)), {})
+
+
+def sglang_of(base: str, key: str | None) -> Mapping[str, Any]:
+    """Return the options that SGLang was started with, empty if it does not tell."""
+    return _json(f"{base}/server_info", key)
+
+
+def _json(address: str, key: str | None) -> Mapping[str, Any]:
+    try:
+        found = parse_json(read(address, key))
+    except (InvalidRequest, ValueError):
+        return {}
+    return found if isinstance(found, Mapping) else {}
+
 
 FEWEST, FEWEST_TIMES = 200, 20
 """Rounds, and replies' times per token, from which figures are used."""
@@ -85,7 +187,7 @@ def measured(address: str, key: str | None = None) -> Measured:
     base = address.rstrip("/").removesuffix("/v1")
     if not base.startswith(("http://", "https://")):
         raise InvalidRequest("from", f"'{address}' is not an address. Write http://HOST:PORT.")
-    figures = answers.figures_of(answers.read(f"{base}/metrics", key).decode("utf-8", "replace"))
+    figures = figures_of(read(f"{base}/metrics", key).decode("utf-8", "replace"))
     if not figures:
         raise InvalidRequest(
             "from",
@@ -131,7 +233,7 @@ def of_figures(base: str, figures: Figures) -> Measured:
 
 def _described(found: Measured, key: str | None) -> Measured:
     """Return the figures with what the server says of itself."""
-    model = answers.model_of(found.address, key)
+    model = model_of(found.address, key)
     name = str(model.get("root") or model.get("target") or model.get("id") or "")
     if model.get("owned_by") == FORETOKEN:
         default = model.get("default")
@@ -140,7 +242,7 @@ def _described(found: Measured, key: str | None) -> Measured:
         hardware = str(model.get("device") or "")
         return replace(found, model=name, engine=FORETOKEN, method=method, hardware=hardware)
     if found.engine == SGLANG:
-        told = answers.sglang_of(found.address, key)
+        told = sglang_of(found.address, key)
         named = {theirs: ours for ours, theirs in CAN[SGLANG].items()}
         algorithm = str(told.get("speculative_algorithm") or "")
         # It calls NEXTN and EAGLE the same once it has started.

@@ -1,1 +1,0 @@
-"""A running server that a plan takes acceptance and step times from."""

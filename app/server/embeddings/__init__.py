@@ -1,1 +1,0 @@
-"""``/v1/embeddings`` and ``/v1/rerank``, for models that are made for them."""
