@@ -147,8 +147,8 @@ def _options_of_load(
     threads: ThreadsOption = None,
     parallel: int | None = Option(
         None,
-        help="Parallel requests (compiled kernels only); each needs memory for its context. Default: up "
-        "to 4, as memory allows.",
+        help="Parallel requests (compiled and CUDA kernels only); each needs memory for its context. "
+        "Default: up to 4, as memory allows; 1 on a CUDA device.",
     ),
     checkpoint_mb: int = Option(
         CHECKPOINT_MB,

@@ -35,7 +35,7 @@ Step = TypeVar("Step")
 
 
 class LayerDecoder(ABC, Generic[State, Step]):
-    """A ``Backbone`` whose steps compute rows of one sequence.
+    """A ``Backbone`` whose steps compute rows of one sequence, or of several where the executor can.
 
     ``State`` is a sequence's state in this executor; ``Step`` holds what the layers of one step share.
     """
@@ -125,26 +125,34 @@ class LayerDecoder(ABC, Generic[State, Step]):
         Writes these rows to the state, but does not append them. Reads nothing back from the device, so a
         graph may capture it.
         """
-        aux, rows = state.aux, len(ids)
-        positions = None if aux is None else self.positions(state, rows)
-        step = self.begin(state, rows, final=final)
+        return self.run_layers(ids, [(state, len(ids))], self.begin(state, len(ids), final=final))
+
+    def run_layers(self, ids: Tensor, parts: Sequence[tuple[State, int]], step: Step) -> Tensor:
+        """Return the layers' output for ``ids (rows,)``, of which each state of ``parts`` has so many."""
         x = self.embedding(ids)
         if self.scale != 1:
             x = x * self.scale
-        if state.content is not None:
-            for first, embeddings in state.content.embeddings(state.end, state.end + rows):
-                x[first : first + len(embeddings)] = embeddings
+        places, start = [], 0
+        for state, rows in parts:
+            part = x[start : start + rows]
+            if state.content is not None:
+                for first, embeddings in state.content.embeddings(state.end, state.end + rows):
+                    part[first : first + len(embeddings)] = embeddings
+            if state.aux is not None:
+                place = slice(start, start + rows)
+                places.append((state.aux, self.positions(state, rows), place))
+            start += rows
         own = self.own_inputs(ids, x)
         for index in range(len(self.architecture.layers)):
-            if aux is not None and positions is not None:
-                aux.write(AuxLayer(index), positions, x)
+            for aux, positions, place in places:
+                aux.write(AuxLayer(index), positions, x[place])
             mixed = self.mixer(index, x, step)
             x = self.feed_forward(index, x if self.architecture.parallel else mixed, mixed)
             x = self.finish(index, x, own)
-        if aux is not None and positions is not None:
-            aux.write(AuxLayer(len(self.architecture.layers)), positions, x)
+        for aux, positions, place in places:
+            aux.write(AuxLayer(len(self.architecture.layers)), positions, x[place])
             if aux.has(NORMED):
-                aux.write(NORMED, positions, self.final_norm(x))
+                aux.write(NORMED, positions, self.final_norm(x[place]))
         return x
 
     def new_aux(self, aux_layers: Sequence[AuxLayer], context: int) -> AuxHiddenStates | None:

@@ -1,13 +1,16 @@
 """Rounds that run on a device as a whole: queued there, and read by the host one round late.
 
 Where the proposer drafts on the host, it must have read a round before it drafts for the next one, so
-that nothing runs ahead.
+that nothing runs ahead. Nor does it beside other requests: their rows are computed in one pass, and only
+sampling and acceptance are each request's own, by the same kernels as in its rounds alone.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from time import perf_counter
 
 from engine.decoding.acceptance import Acceptance
@@ -18,7 +21,7 @@ from engine.decoding.proposer import DraftProposal, Proposer, RoundDraft, RoundP
 from engine.decoding.sampling import Sampler
 from engine.decoding.target import Target
 from engine.decoding.verifier import VerifierOutput
-from engine.decoding.work import WorkItem
+from engine.decoding.work import SharedClock, VerifyWork, WorkItem
 from engine.events import Budget, Origin, Timing, Tree
 from engine.models.rounds import PendingRound, RoundRunner
 from engine.values import RoundResult
@@ -26,16 +29,21 @@ from engine.values import RoundResult
 
 @dataclass(frozen=True, slots=True)
 class _Running:
-    """A round of ``depth`` drafted tokens that was launched and not read.
+    """A round of ``depth`` drafted tokens that was drafted or launched, and not read.
 
-    ``proposal``: the host's draft, which took ``proposed_s``; None: the round drafts on the device.
+    ``proposal``: the host's draft, made from ``started`` to ``drafted``; None: the round drafts on the
+    device. ``launch``: ``RoundRunner.launch`` of this round. ``work``: what a shared pass may compute
+    before that.
     """
 
     budget: Budget
     depth: int
-    pending: PendingRound
+    launch: Callable[..., PendingRound]
+    started: float
+    drafted: float
     proposal: DraftProposal | None = None
-    proposed_s: float = 0.0
+    pending: PendingRound | None = None
+    work: VerifyWork | None = None
 
     @property
     def max_tokens(self) -> int:
@@ -54,12 +62,16 @@ class DeviceLauncher:
         sampler: Sampler,
         constraint: Constraint | None = None,
         top_logprobs: int = 0,
+        *,
+        is_alone: Callable[[], bool] = lambda: True,
     ) -> None:
         """The target's state holds the text already, but for the pending token.
 
         Only the host can evaluate a ``constraint``, so with one every proposer drafts on the host.
+        ``is_alone``: whether no other request runs now; beside others, rounds are work items.
         """
         self.context, self.target, self.proposer = context, target, proposer
+        self._is_alone, self._clock = is_alone, SharedClock()
         inside = None
         if constraint is None and isinstance(proposer, RoundProposer):
             inside = proposer.device_drafting()
@@ -67,50 +79,76 @@ class DeviceLauncher:
         runner = self.runner = target.round_runner(draft)
         self.drafter: _NoDraft
         if inside is None:
-            self.drafter = _HostDraft(runner, proposer, context, target, sampler, constraint)
+            self.drafter = _HostDraft(runner, proposer, context, sampler, constraint)
         else:
             self.drafter = (
                 _NoDraft(runner) if draft is None else _DeviceDraft(runner, draft, context)
             )
-        self.ahead = self.drafter.ahead
         self.running: deque[_Running] = deque()
         runner.begin(
             sampler.sampling, sampler.rule, sampler.seed, context.tokens, context.prompt_length,
             sampler.bias, top_logprobs,
         )  # fmt: skip
 
+    @property
+    def ahead(self) -> int:
+        return self.drafter.ahead if self._is_alone() else 0
+
     def launch(self, budget: Budget, started: float) -> bool:
+        shared = not self._is_alone()
+        if shared and self.running:
+            return False
         unread = sum(round.max_tokens for round in self.running)
-        depth = deepest(self.runner, min(budget.depth, self.drafter.max_depth(unread)))
+        # Whoever drafts within rounds drafts nothing beside others.
+        most = 0 if shared and self.drafter.ahead else self.drafter.max_depth(unread)
+        depth = deepest(self.runner, min(budget.depth, most))
         if depth and not self.drafter.is_ready(waits=bool(self.running)):
             return False
-        budget = replace(budget, depth=depth, nodes=depth)
-        self.running.append(self.drafter.launch(budget, started))
+        round = self.drafter.propose(replace(budget, depth=depth, nodes=depth), started)
+        if shared:
+            self._settle()
+            chain = Tree() if round.proposal is None else round.proposal.tree
+            round = replace(round, work=VerifyWork(self.target, self.context.tokens[-1], chain))
+        else:
+            round = replace(round, pending=round.launch())
+        self.running.append(round)
         return True
 
     @property
     def work(self) -> WorkItem | None:
-        return None  # nobody can compute it but the device, for one sequence at a time
+        return self.running[0].work
 
     def read(self) -> RoundOutput:
         running = self.running.popleft()
-        result = running.pending.read()
-        self._read = running, result
+        pending = running.pending
+        if pending is None:
+            assert running.work is not None
+            logits = running.work.shared_logits
+            pending = running.launch(logits=logits)
+        result = pending.read()
+        self._read = running, result, perf_counter()
         return _round_output(running, result)
 
     def commit(self, output: RoundOutput) -> Timing:
-        running, result = self._read
+        running, result, read_at = self._read
         self.drafter.commit(result.tokens[:-1], running.depth)
+        if running.work is not None or not self.drafter.ahead:  # heads read up to there
+            self.target.advance([self.context.tokens[-1], *result.tokens[:-1]])
         self.proposer.observe(output.verifier_output.acceptance)
-        drafting_s = running.proposed_s + result.draft_s
+        if running.work is not None and (passed := running.work.began) is not None:
+            return self._clock.timing(running.started, running.drafted, read_at, passed)
+        proposed_s = 0.0 if running.proposal is None else running.drafted - running.started
         verifying_s = result.total_s - result.draft_s
-        return Timing(drafting_s, verifying_s, running.proposed_s + result.total_s)
+        return Timing(proposed_s + result.draft_s, verifying_s, proposed_s + result.total_s)
 
     def close(self) -> None:
-        known = self.context.tokens[:-1]
-        self.target.advance(known[self.target.length :])
-        self.target.rewind(len(known))
+        self._settle()
+        self.target.rewind(len(self.context.tokens) - 1)
         self.drafter.close()
+
+    def _settle(self) -> None:
+        """Tell the target's state what rounds have appended, as far as they were read."""
+        self.target.advance(self.context.tokens[self.target.length : -1])
 
 
 def deepest(runner: RoundRunner, limit: int) -> int:
@@ -150,10 +188,11 @@ class _NoDraft:
         """Return whether a round may draft now. ``waits``: whether unread rounds run."""
         return True
 
-    def launch(self, budget: Budget, started: float) -> _Running:
-        """Launch a round of one of the runner's depths; ``started`` as in ``Launcher``."""
-        pending = self.runner.launch(budget.depth, drafts=budget.depth > 0)
-        return _Running(budget, budget.depth, pending)
+    def propose(self, budget: Budget, started: float) -> _Running:
+        """Return a round of one of the runner's depths, not launched; ``started`` as in ``Launcher``."""
+        depth = budget.depth
+        launch = partial(self.runner.launch, depth, drafts=depth > 0)
+        return _Running(budget, depth, launch, started, perf_counter())
 
     def commit(self, accepted: tuple[int, ...], depth: int) -> None:
         """Note that a round of ``depth`` drafted tokens was read, and which were ``accepted``."""
@@ -182,15 +221,16 @@ class _DeviceDraft(_NoDraft):
         if self.is_behind and waits:
             return False
         if self.is_behind:
+            self.known = max(self.known, len(self.draft.tokens))
             self.close()
             for _ in self.draft.prepare(self.context):
                 pass
             self.known, self.is_behind = len(self.draft.tokens), False
         return True
 
-    def launch(self, budget: Budget, started: float) -> _Running:
+    def propose(self, budget: Budget, started: float) -> _Running:
         self.is_behind |= not budget.depth
-        return super().launch(budget, started)
+        return super().propose(budget, started)
 
     def commit(self, accepted: tuple[int, ...], depth: int) -> None:
         if depth:
@@ -207,18 +247,18 @@ class _HostDraft(_NoDraft):
     ahead = 0
 
     def __init__(
-        self, runner: RoundRunner, proposer: Proposer, context: Context, target: Target,
-        sampler: Sampler, constraint: Constraint | None,
+        self, runner: RoundRunner, proposer: Proposer, context: Context, sampler: Sampler,
+        constraint: Constraint | None,
     ) -> None:  # fmt: skip
         super().__init__(runner)
         self.constraint = constraint
-        self.proposer, self.context, self.target = proposer, context, target
+        self.proposer, self.context = proposer, context
         self.weighs_q = sampler.rule.weighs_q
 
     def max_depth(self, unread: int) -> int:
         return self.runner.depths[-1]
 
-    def launch(self, budget: Budget, started: float) -> _Running:
+    def propose(self, budget: Budget, started: float) -> _Running:
         proposal = self.proposer.propose(self.context, budget)
         if not proposal.tree.is_chain:
             raise ValueError("rounds on the device verify chains only")
@@ -231,9 +271,5 @@ class _HostDraft(_NoDraft):
             rows = [chain.tokens[:node] for node in range(depth + 1)]
             self.runner.allow(self.constraint.bits(rows))
         proposal = DraftProposal(chain, q, proposal.chosen_q[:depth], proposal.by)
-        proposed_s = perf_counter() - started
-        pending = self.runner.launch(depth, drawn=q is not None, masked=masked)
-        return _Running(budget, depth, pending, proposal, proposed_s)
-
-    def commit(self, accepted: tuple[int, ...], depth: int) -> None:
-        self.target.advance([self.context.tokens[-1], *accepted])  # heads read up to there
+        launch = partial(self.runner.launch, depth, drawn=q is not None, masked=masked)
+        return _Running(budget, depth, launch, started, perf_counter(), proposal)

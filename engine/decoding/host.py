@@ -9,7 +9,7 @@ from engine.decoding.loop import RoundOutput
 from engine.decoding.proposer import Proposer
 from engine.decoding.target import Target
 from engine.decoding.verifier import Verifier, ancestries
-from engine.decoding.work import VerifyWork, WorkItem
+from engine.decoding.work import SharedClock, VerifyWork, WorkItem
 from engine.events import Budget, Timing
 
 
@@ -30,8 +30,7 @@ class HostLauncher:
         """``shares``: whether its verification may join a shared pass."""
         self.context, self.target = context, target
         self.proposer, self.verifier = proposer, verifier
-        self._shares = shares
-        self._ended: float | None = None  # when the last round ended, if its pass was shared
+        self._shares, self._clock = shares, SharedClock()
 
     def launch(self, budget: Budget, started: float) -> bool:
         self._budget = budget
@@ -58,13 +57,7 @@ class HostLauncher:
         acceptance = output.verifier_output.acceptance
         self.target.commit(acceptance.path)
         self.proposer.observe(acceptance)
-        (started, drafted), passed, now = self._times, self._verify_work.began, perf_counter()
-        if passed is None:
-            self._ended = None
-            return Timing(drafted - started, self._verified_at - drafted, now - started)
-        # Other requests' drafting in between counts too: this round waited for it.
-        began, self._ended = self._ended or started, now
-        return Timing(drafted - started, self._verified_at - passed, now - began)
+        return self._clock.timing(*self._times, self._verified_at, self._verify_work.began)
 
     def close(self) -> None:
         self.target.rewind(len(self.context.tokens) - 1)

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import count
+from time import perf_counter
 
 from torch import Tensor
 
 from engine.decoding.context import Context
 from engine.decoding.target import Target
-from engine.events import Tree
+from engine.events import Timing, Tree
 from engine.models.base import Entry
 
 _numbers = count()
@@ -56,6 +57,12 @@ class VerifyWork(WorkItem):
         """Set the logits of a pass that began at ``began``."""
         self._logits, self.began, self.ready = logits, began, True
 
+    @property
+    def shared_logits(self) -> Tensor | None:
+        """What a shared pass computed; None if none did. Raises as ``check``."""
+        self.check()
+        return self._logits
+
     def logits(self) -> Tensor:
         """Return what ``Target.verify`` returns; compute it now if no pass did. Raises as ``check``."""
         self.check()
@@ -63,6 +70,25 @@ class VerifyWork(WorkItem):
             self._logits = self.target.verify(self.pending, self.tree)
             self.ready = True
         return self._logits
+
+
+class SharedClock:
+    """The times of rounds whose passes may be shared."""
+
+    def __init__(self) -> None:
+        self._ended: float | None = None  # when the last round ended, if its pass was shared
+
+    def timing(
+        self, started: float, drafted: float, verified: float, passed: float | None
+    ) -> Timing:
+        """Return the times of a round that ends now. ``passed``: when its shared pass began."""
+        now = perf_counter()
+        if passed is None:
+            self._ended = None
+            return Timing(drafted - started, verified - drafted, now - started)
+        # Other requests' drafting in between counts too: this round waited for it.
+        began, self._ended = self._ended or started, now
+        return Timing(drafted - started, verified - passed, now - began)
 
 
 class PrefillWork(WorkItem):

@@ -2,6 +2,9 @@
 
 A pass verifies up to 16 rows of any requests, and prefills a chunk of one prompt beside them. The chunk
 is small enough that replies keep their speed. No request's bits depend on the others in the pass.
+
+On a GPU a prompt's bits depend on how it is cut, so prompts have passes of their own there, in the chunks
+of requests that run alone.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ from time import perf_counter
 
 import torch
 
+from engine.decoding.context import PREFILL_CHUNK
 from engine.decoding.work import PrefillWork, VerifyWork, WorkItem, YieldWork
 from engine.drafting.controllers.batch import BatchController
 from engine.machine.devices import device_errors
@@ -21,9 +25,12 @@ from engine.values import MAX_ROWS
 class Batcher:
     """Does the work items of running requests, some in each pass."""
 
-    def __init__(self, model: BatchModel, controller: BatchController) -> None:
-        """``controller`` limits prefill chunks, and learns the times of passes."""
-        self._model, self._controller = model, controller
+    def __init__(
+        self, model: BatchModel, controller: BatchController, *, rounds: bool = False
+    ) -> None:
+        """``controller`` limits prefill chunks, and learns the times of passes. ``rounds``: requests that
+        run alone run rounds on a GPU, as graphs, of whose times a pass says nothing."""
+        self._model, self._controller, self._rounds = model, controller, rounds
         self._oldest_first = False
 
     def run(self, items: Sequence[WorkItem]) -> None:
@@ -34,11 +41,12 @@ class Batcher:
         prefill = self._next_prefill([item for item in items if isinstance(item, PrefillWork)])
         if yielded:
             yielded[0].ready = True
-        if len(verifies) == 1 and prefill is None:
+        beside = None if self._rounds else prefill
+        if len(verifies) == 1 and beside is None:
             verifies[0].ready = True  # its request computes it, as if it ran alone
         elif verifies:
-            self._pass(verifies, prefill)
-        elif prefill is not None:
+            self._pass(verifies, beside)
+        if prefill is not None and (beside is None or not verifies):
             self._prefill_alone(prefill)
 
     def _next_prefill(self, items: Sequence[PrefillWork]) -> PrefillWork | None:
@@ -52,7 +60,8 @@ class Batcher:
         return items[0] if self._oldest_first else min(items, key=lambda item: item.left)
 
     def _prefill_alone(self, item: PrefillWork) -> None:
-        _attempt(item, lambda: item.compute(self._model.batch_rows))
+        rows = PREFILL_CHUNK if self._rounds else self._model.batch_rows
+        _attempt(item, lambda: item.compute(rows))
 
     def _pass(self, verifies: Sequence[VerifyWork], prefill: PrefillWork | None) -> None:
         began = perf_counter()
@@ -78,7 +87,7 @@ class Batcher:
             item.finish(found, began)
         if prefill is not None and chunk is not None:
             prefill.finish(chunk)
-        else:
+        elif not self._rounds:
             self._controller.observe_pass(rows, perf_counter() - began)
 
 

@@ -95,7 +95,9 @@ def load_pair(
     images = _images(plan, codec)
     encoder = images if isinstance(images, ImageEncoder) else None
     pooling = pooling_of(plan.files.target)
-    session = Session(model, codec, resources, plan.device, plan.parallel, times, encoder, pooling)
+    # Rows that drafts would change are changed by other requests' rows too.
+    parallel = 1 if model.info.undraftable else plan.parallel
+    session = Session(model, codec, resources, plan.device, parallel, times, encoder, pooling)
     if session.target.runs_rounds:
         watch.begin(Stage.CAPTURING)
         session.prepare_rounds()

@@ -145,7 +145,11 @@ class Sequence:
         """
         target, top = self.slot.target, self.run.top_logprobs
         if target.runs_rounds:
-            return DeviceLauncher(context, target, proposer, sampler, constraint, top)
+            batch = self.resources.controllers.batch
+            return DeviceLauncher(
+                context, target, proposer, sampler, constraint, top,
+                is_alone=lambda: not self.batched or batch.running < 2,
+            )  # fmt: skip
         verifier = Verifier(sampler, top)
         return HostLauncher(context, target, proposer, verifier, shares=self.batched)
 

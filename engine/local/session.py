@@ -105,7 +105,8 @@ class Session:
         )
         self._batcher = None
         if isinstance(model, BatchModel):
-            self._batcher = Batcher(model, self.controllers.batch)
+            rounds = self.target.runs_rounds
+            self._batcher = Batcher(model, self.controllers.batch, rounds=rounds)
 
     @property
     def parallel(self) -> int:

@@ -147,8 +147,11 @@ class Entry:
 
 
 @runtime_checkable
-class BatchModel(TreeModel, Protocol):
-    """A model that computes rows of several sequences at once. Its states can ``copy_prefix``."""
+class BatchModel(Model, Protocol):
+    """A model that computes rows of several sequences at once. Its states can ``copy_prefix``.
+
+    Entries have ``parents`` only if it is a ``TreeModel``.
+    """
 
     @property
     def batch_rows(self) -> int:

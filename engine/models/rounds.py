@@ -61,7 +61,13 @@ class RoundRunner(Protocol):
         (nodes + 1, words), one bit for each token, the lowest first."""
 
     def launch(
-        self, depth: int, *, drafts: bool = False, drawn: bool = False, masked: bool = False
+        self,
+        depth: int,
+        *,
+        drafts: bool = False,
+        drawn: bool = False,
+        masked: bool = False,
+        logits: Tensor | None = None,
     ) -> PendingRound:
         """Queue a round of one of ``depths``; at most two may be unread.
 
@@ -69,6 +75,8 @@ class RoundRunner(Protocol):
                 draft computes the last two tokens of the text, cached or not, and its draft but the last
         drawn   the chain is sampled, with its q
         masked  by the tokens that were allowed
+        logits  of the pending token and the chain that was ``put``, computed elsewhere; None: the round
+                computes them
         """
 
 

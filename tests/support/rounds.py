@@ -92,8 +92,9 @@ class TableRounds:
         self.allowed = torch.from_numpy(allowed).bool()
 
     def launch(
-        self, depth: int, *, drafts: bool = False, drawn: bool = False, masked: bool = False
-    ) -> _Pending:
+        self, depth: int, *, drafts: bool = False, drawn: bool = False, masked: bool = False,
+        logits: Tensor | None = None,
+    ) -> _Pending:  # fmt: skip
         assert depth in self.depths
         self.launched += 1
         self.unread += 1
@@ -101,9 +102,11 @@ class TableRounds:
         text = self.context.tokens
         chain = self._draft(depth) if drafts else self.chain if depth else NOTHING
         assert len(chain.tree) == depth and drawn <= (chain.q is not None)
-        rewind(self.state, text[:-1])
         ids = [text[-1], *chain.tree.tokens]
-        logits = self.target.forward(ids, self.state, last=len(ids))
+        if logits is None:
+            rewind(self.state, text[:-1])
+            logits = self.target.forward(ids, self.state, last=len(ids))
+        assert self.state.tokens == [*text[:-1], *ids]
         if masked:
             logits = torch.where(self.allowed, logits, -torch.inf)
         judged = self.verifier(logits, chain, self.context)

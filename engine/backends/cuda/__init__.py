@@ -5,7 +5,9 @@
 ``decoder``     the model
 ``prompts``     attention of a prompt's many rows, by torch
 ``round``       one round as device operations only: draft, verify, accept, next inputs
+``capture``     device operations as a CUDA graph
 ``graphs``      rounds captured once and replayed, and their results on the host
+``passes``      rows of several sequences at once, captured too
 
 Importing this package needs neither torch, Triton nor a device; ``round`` and ``graphs`` need Triton.
 """
@@ -14,7 +16,9 @@ from __future__ import annotations
 
 from engine.kernels.cuda import KV_SPLIT, STREAMED_ROWS
 
-__all__ = ["GRAPH_DEPTHS", "KV_SPLIT", "STREAMED_ROWS"]
+__all__ = ["GRAPH_DEPTHS", "KV_SPLIT", "PASS_GRAPHS", "STREAMED_ROWS"]
 
 GRAPH_DEPTHS = (0, 1, 2, 3, 4, 5, 7, 10, 15)
 """Depths of a round. Each is a graph, which takes memory and time to capture."""
+PASS_GRAPHS = 8
+"""Most graphs of passes for several sequences; the least recently used one goes first."""

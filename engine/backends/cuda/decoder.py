@@ -13,8 +13,9 @@ from torch import Tensor
 
 from engine.backends.cuda import layers
 from engine.backends.cuda.layers import CudaLayer
+from engine.backends.cuda.passes import Parts, Passes
 from engine.backends.cuda.prompts import attend_prompt, is_plain
-from engine.backends.cuda.state import DeviceState
+from engine.backends.cuda.state import DeviceState, Step
 from engine.backends.cuda.trial.verdicts import Verdict, kernel_errors
 from engine.backends.layer_decoder import LayerDecoder
 from engine.backends.support import ATTENTION, DECODER, GATED_MLP, Support
@@ -29,13 +30,14 @@ from engine.kernels.formats import QUANTISED
 from engine.machine.devices import device_errors
 from engine.models.activations import ACTIVATIONS
 from engine.models.architecture import Architecture, Attention, Rope, Temperature
-from engine.models.base import Model, ModelInfo
+from engine.models.base import Entry, Model, ModelInfo
 from engine.models.hidden_states import AuxLayer
 from engine.models.rotation import cosines, temperatures
 from engine.models.rounds import RoundRunner
 from engine.models.sequence_state import SequenceState
 from engine.models.tensor_shapes import Names
 from engine.models.weight_loading import TensorSource, read_norm
+from engine.values import MAX_ROWS
 
 WIDEST_HEAD = 256
 """The tiles of wider heads do not fit into a multiprocessor."""
@@ -64,8 +66,8 @@ def why_not(architecture: Architecture, weights: str) -> str | None:
     return None
 
 
-class CudaDecoder(LayerDecoder[DeviceState, StaticKVCache]):
-    """See ``RoundModel``. Steps have up to 16 rows with the same bits, more in prefill.
+class CudaDecoder(LayerDecoder[DeviceState, Step]):
+    """See ``RoundModel``, ``BatchModel``. Steps have up to 16 rows with the same bits, more in prefill.
 
     All layers share the cache, whose length on the device is the position of a step's first row.
     """
@@ -105,6 +107,7 @@ class CudaDecoder(LayerDecoder[DeviceState, StaticKVCache]):
             for index, spec in enumerate(architecture.layers)
         ]
         self.verdict: Verdict | None = None  # of the kernels' trial, if there was one
+        self._passes = Passes(self.device)
         self._workspaces: dict[tuple[int, int, int], Workspace] = {}
         self._temperatures = {
             each.temperature: temperatures(each.temperature, info.context).to(self.device)
@@ -165,6 +168,8 @@ class CudaDecoder(LayerDecoder[DeviceState, StaticKVCache]):
         from engine.backends.cuda.round import DeviceRound
 
         assert isinstance(state, DeviceState)
+        if not captures:
+            self._passes.captures = False
         if draft is None:
             return Runner(DeviceRound(self, state), captures, self.verdict)
         assert isinstance(draft, CudaDecoder) and isinstance(draft_state, DeviceState)
@@ -178,14 +183,42 @@ class CudaDecoder(LayerDecoder[DeviceState, StaticKVCache]):
         cache = state.static
         return (cache.length + torch.arange(rows, device=self.device)).clamp_max(cache.capacity)
 
-    def begin(self, state: DeviceState, rows: int, *, final: bool) -> StaticKVCache:
-        return state.static
+    @property
+    def batch_rows(self) -> int:
+        return MAX_ROWS
 
-    def mixer(self, index: int, x: Tensor, step: StaticKVCache) -> Tensor:
+    @torch.inference_mode()
+    def forward_batch(self, entries: Sequence[Entry]) -> list[Tensor]:
+        """See ``BatchModel``. Linear layers compute all rows at once, attention each sequence's."""
+        assert sum(len(entry.tokens) for entry in entries) <= MAX_ROWS
+        states = []
+        for entry in entries:
+            assert isinstance(entry.state, DeviceState) and entry.parents is None
+            states.append(entry.state)
+        with device_errors(self.device), kernel_errors(self.verdict):
+            tokens = [entry.tokens for entry in entries]
+            found = self._passes.run(self._pass, tokens, states)
+            for entry in entries:
+                entry.state.append(len(entry.tokens), final=entry.final)
+        pairs = zip(entries, found, strict=True)
+        return [logits[:0] if entry.final else logits for entry, logits in pairs]
+
+    def _pass(self, ids: Tensor, parts: Parts) -> Tensor:
+        step = [(state.static, rows) for state, rows in parts]
+        return self.predict(self.run_layers(ids, parts, step))
+
+    def begin(self, state: DeviceState, rows: int, *, final: bool) -> Step:
+        return [(state.static, rows)]
+
+    def mixer(self, index: int, x: Tensor, step: Step) -> Tensor:
         """See ``LayerDecoder``. ``qkv`` includes the norm, ``output`` the residual."""
         layer, spec = self.layers[index], self.architecture.layers[index].attention
-        attended = self._attention(layer, spec, layer.qkv(x), step.slots[index], step)
-        return self._add(x, layer.output, attended, layer.attention_after)
+        parts = layer.qkv(x).split([rows for _, rows in step])
+        attended = [
+            self._attention(layer, spec, part, cache.slots[index], cache)
+            for part, (cache, _) in zip(parts, step, strict=True)
+        ]
+        return self._add(x, layer.output, _joined(attended), layer.attention_after)
 
     def feed_forward(self, index: int, x: Tensor, mixed: Tensor) -> Tensor:
         """See ``LayerDecoder``. Fused like ``mixer``; ``gate_up`` includes the gate if the kernel can."""

@@ -6,21 +6,20 @@ round of a request is a replay, and its time is that of a replay.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from engine.backends.cuda import GRAPH_DEPTHS
+from engine.backends.cuda.capture import Graph, capture
 from engine.backends.cuda.round import TIMES, DeviceRound, Mode
 from engine.backends.cuda.trial.verdicts import Verdict, kernel_errors
 from engine.kernels.cuda.sampling.acceptance import Rule, read_result
 from engine.values import RoundResult
 from engine.values.sampling import AcceptanceRule, Sampling
-
-log = logging.getLogger(__name__)
 
 _RULES = {
     AcceptanceRule.GREEDY: Rule.GREEDY,
@@ -73,7 +72,7 @@ class Runner:
         device = round.target.device
         cuda = device.type == "cuda"
         self.captures = captures and cuda
-        self._graphs: dict[Mode, torch.cuda.CUDAGraph] = {}
+        self._graphs: dict[Mode, Graph] = {}
         self._pool = torch.cuda.graph_pool_handle() if self.captures else None
         self._copies = [
             torch.empty(round.result.shape, dtype=torch.int32, pin_memory=cuda)
@@ -112,17 +111,19 @@ class Runner:
         return Mode(depth, self._rule, drafts, drawn, masked, self._top > 0, *self._options)
 
     def launch(
-        self, depth: int, *, drafts: bool = False, drawn: bool = False, masked: bool = False
-    ) -> Pending:
+        self, depth: int, *, drafts: bool = False, drawn: bool = False, masked: bool = False,
+        logits: Tensor | None = None,
+    ) -> Pending:  # fmt: skip
         """See ``RoundRunner``. It waits for nothing, except to compile and capture a new mode."""
         mode = self.mode(depth, drafts=drafts, drawn=drawn, masked=masked)
-        self._prepare(mode)
+        if logits is None:
+            self._prepare(mode)
         graph = self._graphs.get(mode)
         with kernel_errors(self._verdict):
-            if graph is not None:
+            if graph is not None and logits is None:
                 graph.replay()
             else:
-                self.round.run(mode)
+                self.round.run(mode, logits)
         copy = self._copies[self._launched % _UNREAD]
         copy.copy_(self.round.result, non_blocking=True)
         self._launched += 1
@@ -154,13 +155,8 @@ class Runner:
 
     def _capture(self, mode: Mode) -> None:
         """Capture the round; if that fails, for example for lack of memory, run without graphs."""
-        graph, stream = torch.cuda.CUDAGraph(), torch.cuda.current_stream()
-        try:
-            with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
-                self.round.run(mode)
-        except RuntimeError as error:  # a lost device raises again at its next call
-            log.warning("No CUDA graph of %s, so rounds run without it, slower: %s", mode, error)
+        graph = capture(partial(self.round.run, mode), str(mode), self._pool)
+        if graph is None:
             self.captures = False
-            torch.cuda.set_stream(stream)  # a failed capture leaves its own stream set
-            return
-        self._graphs[mode] = graph
+        else:
+            self._graphs[mode] = graph

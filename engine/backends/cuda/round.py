@@ -13,10 +13,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from engine.backends.cuda.state import DeviceState
+from engine.backends.cuda.state import DeviceState, Step
 from engine.backends.layer_decoder import LayerDecoder
 from engine.kernels.cuda.intrinsics import stamp
-from engine.kernels.cuda.kv_cache import StaticKVCache
 from engine.kernels.cuda.sampling import acceptance
 from engine.kernels.cuda.sampling.acceptance import TIMES_AT, TOKENS_AT, Rule
 from engine.kernels.cuda.sampling.distribution import compute_distribution
@@ -24,7 +23,7 @@ from engine.kernels.cuda.sampling.state import SamplingState
 from engine.values import MAX_ROWS
 from engine.values.sampling import Sampling
 
-Decoder = LayerDecoder[DeviceState, StaticKVCache]
+Decoder = LayerDecoder[DeviceState, Step]
 _BEGIN, _DRAFTED, _END = range(3)
 TIMES = slice(TIMES_AT, TIMES_AT + 2 * 3)
 """The three timestamps in a result, of 64 bits each."""
@@ -114,17 +113,18 @@ class DeviceRound:
             tensor.copy_(values)
 
     @torch.inference_mode()
-    def run(self, mode: Mode) -> None:
+    def run(self, mode: Mode, logits: Tensor | None = None) -> None:
         """Run the round: write ``result``, advance ``state`` and ``last_tokens``.
 
-        A draft model needs at least two tokens of text.
+        ``logits``: those of its rows, if they were computed with other sequences' rows. A draft model
+        needs at least two tokens of text.
         """
         times = self.result[TIMES].view(torch.int64)
         stamp(times, _BEGIN)
         if mode.drafts:
             self._draft(mode)
         stamp(times, _DRAFTED)
-        self._verify(mode)
+        self._accept(mode, self._verify(mode) if logits is None else logits)
         self._update_last_tokens(mode.depth)
         stamp(times, _END)
 
@@ -163,19 +163,21 @@ class DeviceRound:
         self._logits[:, :width] = logits
         return self._logits
 
-    def _verify(self, mode: Mode) -> None:
-        depth = mode.depth
+    def _verify(self, mode: Mode) -> Tensor:
+        """Return the target's logits after the pending token and each token of the chain."""
         self.target_state.static.length.copy_(self.state.numbers[1:2] - 1)
-        ids = torch.cat([self.last_tokens[1:], self.state.drafted[:depth].long()])
-        logits = self.target.predict(self.target.step(ids, self.target_state))
+        ids = torch.cat([self.last_tokens[1:], self.state.drafted[: mode.depth].long()])
+        return self.target.predict(self.target.step(ids, self.target_state))
+
+    def _accept(self, mode: Mode, logits: Tensor) -> None:
         compute_distribution(
             logits, self.state, self.p, allowed=self.allowed if mode.masked else None,
             greedy=mode.rule is Rule.GREEDY, adjusts=mode.adjusts, truncates=mode.truncates,
         )  # fmt: skip
         q = self.q if mode.drafts or mode.drawn else None
-        acceptance.verify(self.p, q, self.state, self.result, rule=mode.rule, depth=depth)
+        acceptance.verify(self.p, q, self.state, self.result, rule=mode.rule, depth=mode.depth)
         if mode.top:
-            acceptance.write_top(self.p, self.result, depth + 1)
+            acceptance.write_top(self.p, self.result, mode.depth + 1)
 
     def _update_last_tokens(self, depth: int) -> None:
         """Take the last two tokens of the text after this round, however many were accepted."""

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from engine.kernels.cuda.kv_cache import StaticKVCache
 from engine.machine.devices import device_errors
 from engine.models.hidden_states import AuxHiddenStates
 from engine.models.sequence_state import SequenceState
+
+Step = Sequence[tuple[StaticKVCache, int]]
+"""The caches of a step's sequences, and how many of its rows each has."""
 
 
 class DeviceState(SequenceState):
@@ -26,6 +31,21 @@ class DeviceState(SequenceState):
         """See ``SequenceState``. Rounds on the device may have advanced beyond the host's length."""
         super().settle(length)
         self._update_device()
+
+    def copy_prefix(self, other: SequenceState, length: int) -> int:
+        """See ``SequenceState``. Rounds that run ahead there only write beyond ``length``."""
+        assert isinstance(other, DeviceState) and length <= other.length
+        if length <= self.length:
+            return self.length
+        rows = slice(self.length, length)
+        with device_errors(self.static.length.device):
+            for own, its in zip(self.static.slots, other.static.slots, strict=True):
+                for copy, source in zip(own.tensors, its.tensors, strict=True):
+                    copy[:, rows] = source[:, rows]
+            if self.aux is not None and other.aux is not None:
+                self.aux.rows[:, rows] = other.aux.rows[:, rows]
+        self.settle(length)
+        return length
 
     def _update_device(self) -> None:
         """Write the position of the next row to the device."""

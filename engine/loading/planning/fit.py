@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from engine.backends.cuda import GRAPH_DEPTHS, KV_SPLIT, STREAMED_ROWS
+from engine.backends.cuda import GRAPH_DEPTHS, KV_SPLIT, PASS_GRAPHS, STREAMED_ROWS
 from engine.kernels.formats import FP8
 from engine.loading.specs import ModelSpec
 from engine.machine import memory
@@ -183,8 +183,8 @@ class MemoryFit:
     """Whether a pair fits. ``context`` is the largest that does, 0 when not even the weights do.
 
     ``needed`` counts the asked context; it is ``weights`` and ``kv`` of all ``models``, and ``work``,
-    what everything else takes. A model of unknown size never fits. ``sentence`` is for people, with cause
-    and remedy.
+    what everything else takes. ``request``: what another request at the same time takes. A model of
+    unknown size never fits. ``sentence`` is for people, with cause and remedy.
     """
 
     needed: int
@@ -196,6 +196,7 @@ class MemoryFit:
     context: int
     sentence: str
     models: tuple[ModelMemory, ...] = ()
+    request: int = 0
 
 
 def fit(
@@ -243,6 +244,7 @@ def fit(
         context=longest,
         sentence=_sentence(models, asked, needed, room, longest, others, gpu, draftless),
         models=parts,
+        request=kv + (_rounds(models) + PASS_GRAPHS * GPU_GRAPH_BYTES if gpu else 0),
     )
 
 
@@ -261,8 +263,13 @@ def _fixed(models: Sequence[ModelSize], gpu: bool) -> int:
     """Return the bytes that depend on neither weights nor context."""
     if not gpu:
         return OVERHEAD + TOKEN_BYTES * sum(model.vocabulary for model in models)
+    return GPU_OVERHEAD + _rounds(models)
+
+
+def _rounds(models: Sequence[ModelSize]) -> int:
+    """Return the bytes of a sequence's captured rounds on a GPU, and of what they sample in."""
     sampling = sum(model.sampling_bytes() for model in models)
-    return GPU_OVERHEAD + len(GRAPH_DEPTHS) * GPU_GRAPH_BYTES + sampling
+    return len(GRAPH_DEPTHS) * GPU_GRAPH_BYTES + sampling
 
 
 def _attention(models: Sequence[ModelSize], context: int, gpu: bool) -> int:

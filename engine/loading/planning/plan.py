@@ -289,17 +289,18 @@ def _parallel(
 
     ``memory_fit`` is the memory with the caches of one. ``waits``: the compiled step is not built yet.
     """
-    if target.backend is not Backend.NATIVE:
-        if requested in {None, 1} or waits:
-            return 1, None
+    # On a GPU, where a pass for several is no graph, only if somebody asks.
+    if target.backend is not Backend.NATIVE and (requested in {None, 1} or waits):
+        return 1, None
+    if target.backend not in {Backend.NATIVE, Backend.CUDA}:
         return 1, (
             f"Requests run one at a time instead of {requested}: only the compiled "
-            "kernels run several together."
+            "kernels and those for NVIDIA GPUs run several together."
         )
     left = max(memory_fit.free - memory_fit.needed, 0)
     if requested is None:
         left //= 2  # nobody asked for it, so much stays free
-    most = 1 + left // memory_fit.kv if memory_fit.kv else DEFAULT_PARALLEL
+    most = 1 + left // memory_fit.request if memory_fit.request else DEFAULT_PARALLEL
     count = min(requested or DEFAULT_PARALLEL, most)
     if requested is None or count == requested:
         return count, None

@@ -47,7 +47,9 @@ SHARD, SHARD_MINUTES = 64, 2.0
 def at_once(model: Model) -> bool:
     """Return True if the model can batch requests. ``record`` then drafts nothing: another request's row
     always counts, a drafted one only if accepted."""
-    return isinstance(model, BatchModel)
+    return (
+        isinstance(model, BatchModel) and model.info.compiled
+    )  # a GPU's memory is planned for one
 
 
 class _StateRecorder:

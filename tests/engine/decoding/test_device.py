@@ -69,9 +69,10 @@ class Device:
         self.chain = chain
 
     def launch(
-        self, depth: int, *, drafts: bool = False, drawn: bool = False, masked: bool = False
-    ) -> Any:
-        assert not masked
+        self, depth: int, *, drafts: bool = False, drawn: bool = False, masked: bool = False,
+        logits: Any = None,
+    ) -> Any:  # fmt: skip
+        assert not masked and logits is None
         assert depth in DEPTHS
         self.launched += 1
         self.unread += 1

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Sequence
+import random
+from collections.abc import Collection, Generator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
+from time import perf_counter
 from typing import Any
 
 import pytest
@@ -13,11 +16,12 @@ from engine.decoding.acceptance import Acceptance
 from engine.decoding.context import Context
 from engine.decoding.device import DeviceLauncher
 from engine.decoding.host import HostLauncher
-from engine.decoding.loop import Launcher, StoppingCriteria, decode
+from engine.decoding.loop import Launcher, RoundLoop, StoppingCriteria, decode
 from engine.decoding.proposer import Proposer, RoundProposer
 from engine.decoding.sampling import Sampler
 from engine.decoding.target import Target
 from engine.decoding.verifier import Verifier
+from engine.decoding.work import VerifyWork
 from engine.drafting import proposers
 from engine.drafting.controllers.factory import ControllerFactory
 from engine.drafting.resources import DRAFT, Resources
@@ -49,6 +53,31 @@ class Watch:
     def observe(self, round: Round) -> None:
         self.observed.append(round)
         self.controller.observe(round)
+
+
+class Beside:
+    """Other requests, which come and go between rounds, and the passes for all."""
+
+    def __init__(self, chance: random.Random | None) -> None:
+        self.chance, self.here = chance, False
+
+    def is_alone(self) -> bool:
+        return not self.here
+
+    def decode(self, rounds: RoundLoop) -> Generator[Round]:
+        """Yield the rounds. A pass computes most of those beside others; of the rest it failed."""
+        assert self.chance is not None
+        with closing(rounds):
+            while not rounds.ended:
+                self.here = self.chance.random() < 0.6
+                work = rounds.launch()
+                assert work is None or self.here
+                if isinstance(work, VerifyWork) and self.chance.random() < 0.8:
+                    part = work.entry()
+                    model, rows = work.target.model, len(part.tokens)
+                    logits = model.forward(part.tokens, part.state, last=rows, final=False)
+                    work.finish(logits, perf_counter())
+                yield rounds.finish()
 
 
 @dataclass
@@ -94,8 +123,9 @@ class Pair:
         control: Control = Control.FIXED,
         eos: Collection[int] = (),
         stop_after: int | None = None,
+        others: random.Random | None = None,
     ) -> tuple[Context, list[Round]]:
-        """Checks what holds of every reply."""
+        """Checks what holds of every reply. ``others``: by it others come and go on a device."""
         context, target, proposer = Context(prompt), self.target, self.proposer
         rule = AcceptanceRule.COUPLED if sampling.temperature else AcceptanceRule.GREEDY
         sampler = Sampler(sampling, rule, sampling.seed or 0, context, VOCABULARY)
@@ -109,12 +139,17 @@ class Pair:
         controller = Watch(factory.controller(wanted, proposer, sampler))
         launcher: Launcher
         if target.runs_rounds:
-            launcher = DeviceLauncher(context, target, proposer, sampler)
+            beside = Beside(others)
+            launcher = DeviceLauncher(context, target, proposer, sampler, is_alone=beside.is_alone)
         else:
             launcher = HostLauncher(context, target, proposer, Verifier(sampler))
         self.observed.clear()
         rounds: list[Round] = []
-        loop = decode(context, launcher, controller, StoppingCriteria(limit, eos), self.name)
+        stopping = StoppingCriteria(limit, eos)
+        if others is None:
+            loop = decode(context, launcher, controller, stopping, self.name)
+        else:
+            loop = beside.decode(RoundLoop(context, launcher, controller, stopping, self.name))
         for round in loop:
             rounds.append(round)
             # Whoever learns has learnt of this round, and of none behind it.
@@ -162,6 +197,17 @@ def test_the_words_are_those_of_none(where: str, name: str) -> None:
             accepted += sum(len(round.accepted_path) for round in rounds)
     # Else the same words would say nothing of drafts.
     assert 0 < accepted < drafted if name != PLAIN else drafted == 0
+
+
+@everybody
+def test_beside_others_a_device_says_the_same(name: str) -> None:
+    """Greedy and drawn, while others come and go; replies may be left between any two rounds."""
+    for seed, sampling in enumerate((GREEDY, COUPLED)):
+        pair, chance = Pair.load("device", name), random.Random(seed)
+        context, _ = pair.reply(sampling=sampling, limit=LENGTH, others=chance)
+        assert context.output == plain(sampling, LENGTH)
+        context, _ = pair.reply(sampling=sampling, stop_after=3, others=chance)
+        assert context.output == plain(sampling, LENGTH)[: context.generated]
 
 
 @everywhere

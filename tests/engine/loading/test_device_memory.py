@@ -12,11 +12,13 @@ from typing import Any
 import pytest
 import torch
 
+from engine.backends.cuda import GRAPH_DEPTHS
 from engine.errors import OutOfMemory
 from engine.events import Emitted, Failed, Finished
 from engine.loading.catalog import Catalog
 from engine.loading.files import fetch_pair
 from engine.loading.loader import load_planned
+from engine.loading.planning.fit import GPU_GRAPH_BYTES
 from engine.loading.planning.model_plan import ModelPlan
 from engine.loading.planning.plan import LoadPlan, plan_loading
 from engine.loading.progress import LoadWatch
@@ -152,9 +154,9 @@ def test_a_reply_that_runs_out_is_told_and_the_next_one_works(
 
 
 def plan(
-    pair: tuple[Path, Path | None], dtype: str, cached: str = "auto", context: int | None = None
+    pair: tuple[Path, Path | None], dtype: str, cached: str = "auto", **settings: Any
 ) -> LoadPlan:
-    request = request_for(*pair, quantization=dtype, kv_cache_dtype=cached, context=context)
+    request = request_for(*pair, quantization=dtype, kv_cache_dtype=cached, **settings)
     return plan_loading(fetch_pair(request, Catalog((), ()), None), request)
 
 
@@ -218,6 +220,22 @@ def test_a_draft_keeps_its_cache_wide(
     bytes_of = [plan(pair, "bf16", cached).footprint for cached in ("auto", "fp8")]
     assert bytes_of[0]["draft"] == bytes_of[1]["draft"]
     assert bytes_of[0]["target"] > bytes_of[1]["target"]
+
+
+def test_requests_at_once_on_a_gpu_have_caches_and_graphs_of_their_own(
+    tmp_path: Path, gpu_of: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One by one unless somebody asks, then as many as fit."""
+    device = Device(torch.device("cuda"), kernels=True)
+    monkeypatch.setattr("engine.machine.devices.choose", lambda *_, **__: device)
+    write_random(tmp_path)
+    gpu_of(10**10)
+    one = plan((tmp_path, None), "bf16")
+    each = one.memory_fit.request
+    assert one.parallel == 1 and each > one.memory_fit.kv + len(GRAPH_DEPTHS) * GPU_GRAPH_BYTES
+    gpu_of(one.memory_fit.needed + 2 * each)
+    for wanted, found in ((2, 2), (8, 3)):
+        assert plan((tmp_path, None), "bf16", parallel=wanted).parallel == found
 
 
 def test_what_does_not_fit_on_the_gpu_is_refused_before_anything_is_loaded(

@@ -1,0 +1,32 @@
+"""Capture device operations as a CUDA graph."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import torch
+
+log = logging.getLogger(__name__)
+
+
+class Graph(Protocol):
+    """Operations that were captured, at the addresses they had."""
+
+    def replay(self) -> None:
+        """Queue them again."""
+
+
+def capture(run: Callable[[], object], what: str, pool: Any) -> Graph | None:
+    """Return the graph of ``run``, which takes memory from ``pool`` and has run before, so that its
+    kernels are compiled. Return None if it fails, for example for lack of memory."""
+    graph, stream = torch.cuda.CUDAGraph(), torch.cuda.current_stream()
+    try:
+        with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
+            run()
+    except RuntimeError as error:  # a lost device raises again at its next call
+        log.warning("No CUDA graph of %s, so it runs without one, slower: %s", what, error)
+        torch.cuda.set_stream(stream)  # a failed capture leaves its own stream set
+        return None
+    return graph
