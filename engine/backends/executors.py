@@ -1,10 +1,10 @@
-"""Choose the executor of a head: the compiled step where it can, else torch."""
+"""Choose the executor of a head: the target's own or the compiled step where it can, else torch."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from engine.backends.native.traced import TracedOperations
 from engine.backends.operations import Operations
@@ -20,10 +20,12 @@ T = TypeVar("T")
 def executed(make: Callable[[Operations], T], target: Backbone) -> T:
     """Return ``make(operations)`` with the first executor that supports every operation it calls.
 
-    The compiled step does not support every width, weight, target and device, and may not be built.
+    A target whose rounds run on a device has operations there. The compiled step does not support every
+    width, weight, target and device, and may not be built.
     """
     try:
-        return make(TracedOperations(target))
+        own = target.head_operations()
+        return make(TracedOperations(target) if own is None else cast(Operations, own))
     except Unsupported as reason:
         log.debug("A head drafts in torch: %s", reason)
         return make(EagerOperations(target))

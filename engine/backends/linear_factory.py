@@ -13,6 +13,9 @@ import torch
 from torch import Tensor
 
 from engine.backends.native import build
+from engine.kernels.cuda.linear import dispatch
+from engine.kernels.cuda.linear.bulk import BulkLinear
+from engine.kernels.cuda.linear.fusion import PLAIN
 from engine.kernels.formats.block_formats import DRAFT_FORMAT
 from engine.kernels.formats.blocks import Stacked, widen
 from engine.kernels.native import library as native
@@ -29,11 +32,15 @@ in each step, so they are rounded further; see ``loading.planning.choices.draft_
 
 @dataclass(frozen=True, slots=True)
 class LinearFactory:
-    """Make linear layers in ``kind``: int8, bf16 or fp32. int8 needs ``library``, the compiled step."""
+    """Make linear layers in ``kind``: int8, bf16 or fp32. int8 needs ``library``, the compiled step.
+
+    ``triton``: whether kernels multiply bf16 on ``device``.
+    """
 
     kind: str
     device: torch.device
     library: Library | None = None
+    triton: bool = False
 
     @classmethod
     def choose(cls, dtype: str, place: Device) -> LinearFactory:
@@ -42,7 +49,7 @@ class LinearFactory:
         library = build.ready(place.threads) if device.type == "cpu" and place.native else None
         if library is not None and "int8" in library.kinds:
             return cls("int8", device, library)
-        return cls(dtype, device, library)
+        return cls(dtype, device, library, place.kernels)
 
     def linear(self, weight: Stacked, bias: Tensor | None = None) -> Linear:
         """Return the layer that multiplies by ``weight (out, in)`` and adds ``bias (out,)``."""
@@ -73,6 +80,9 @@ class LinearFactory:
                 self.library, self.kind, weight, DRAFT_FORMAT if many else None
             )
         wide = widen(weight)
+        if self.kind == "bf16" and self.triton:
+            narrow = wide.to(self.device, torch.bfloat16).contiguous()
+            return BulkLinear(dispatch.make_linear(narrow), narrow, PLAIN)
         if self.kind == "bf16":
             return _Narrow(make_linear(wide.to(self.device, torch.bfloat16)))
         return make_linear(wide.to(self.device, torch.float32))

@@ -8,7 +8,7 @@ operation changes its inputs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol, TypeVar
 
 import torch
@@ -20,6 +20,7 @@ from engine.kernels.torch.linear import Linear
 from engine.models.activations import ACTIVATIONS
 from engine.models.architecture import Architecture, Attention, Experts
 from engine.models.hidden_states import AuxLayer
+from engine.models.rounds import RoundDrafter
 from engine.models.weights import ExpertsWeights
 from engine.noise import Draws
 
@@ -115,6 +116,30 @@ class Draft(Protocol):
 
     def all_logits(self, depth: int) -> Tensor:
         """Return (depth, vocabulary of the draft), if no step depends on chosen tokens."""
+
+
+class RoundHead(Protocol):
+    """A head of which rounds on a device set the operands, there; see ``RoundDrafter``.
+
+    steps   the most tokens that it drafts
+    """
+
+    steps: int
+
+    @property
+    def draft(self) -> Draft: ...
+
+    def places(self, device: torch.device) -> Sequence[Tensor]:
+        """Return the operands that a draft reads and ``place`` sets."""
+
+    def place(self, start: Tensor, emitted: Tensor, accepted: Tensor) -> None:
+        """Set the operands of ``draft.read``, for ``RoundDrafter.read``."""
+
+    def begin_round(self, depth: int, pending: Tensor) -> None:
+        """Set the operands of a draft of ``depth`` tokens after ``pending`` int64 (1,)."""
+
+    def on_target(self, logits: Tensor) -> Tensor:
+        """Return the draft's ``logits`` over the target's vocabulary."""
 
 
 class Operations(Arithmetic, Protocol):
@@ -223,6 +248,9 @@ class Operations(Arithmetic, Protocol):
         of one token after another; its chain has the tokens chosen before. ``numbers``: the target's ids
         of the draft's tokens, or the candidates of ``target_logits``; None if they are the same.
         """
+
+    def round_drafter(self, head: RoundHead) -> RoundDrafter | None:
+        """Return what drafts with ``head`` inside rounds; None if it must draft from the host."""
 
 
 def room_for(rows: int) -> int:

@@ -76,7 +76,7 @@ class DeviceLauncher:
         if constraint is None and isinstance(proposer, RoundProposer):
             inside = proposer.device_drafting()
         draft = None if inside is None else inside.draft
-        runner = self.runner = target.round_runner(draft)
+        runner = self.runner = target.round_runner(None if draft is None else draft.drafter)
         self.drafter: _NoDraft
         if inside is None:
             self.drafter = _HostDraft(runner, proposer, context, sampler, constraint)
@@ -202,19 +202,19 @@ class _NoDraft:
 
 
 class _DeviceDraft(_NoDraft):
-    """A draft model that runs inside the round."""
+    """A draft model or a head that runs inside the round."""
 
     def __init__(self, runner: RoundRunner, draft: RoundDraft, context: Context) -> None:
         super().__init__(runner)
         self.draft, self.context = draft, context
-        # Tokens of the text in its state, as far as rounds were read.
+        # Tokens of the text in its state, at least, as far as rounds were read.
         self.known = len(draft.tokens)
-        # A round feeds it the last two tokens; after rounds without a draft it may lack more.
-        self.is_behind = self.known < len(context.tokens) - 2
+        # After rounds without a draft it lacks what these verified.
+        self.is_behind = not draft.is_ready(context)
 
     def max_depth(self, unread: int) -> int:
-        known = len(self.context.tokens)
-        return 0 if known < 2 else self.draft.model.info.context - known - unread
+        known, drafter = len(self.context.tokens), self.draft.drafter
+        return 0 if known < 2 else min(drafter.steps, drafter.context - known - unread)
 
     def is_ready(self, *, waits: bool) -> bool:
         """Prefill what it lacks, which must be on the host: unread rounds come first."""
@@ -223,8 +223,7 @@ class _DeviceDraft(_NoDraft):
         if self.is_behind:
             self.known = max(self.known, len(self.draft.tokens))
             self.close()
-            for _ in self.draft.prepare(self.context):
-                pass
+            self.draft.read_text(self.context)
             self.known, self.is_behind = len(self.draft.tokens), False
         return True
 
@@ -234,7 +233,7 @@ class _DeviceDraft(_NoDraft):
 
     def commit(self, accepted: tuple[int, ...], depth: int) -> None:
         if depth:
-            # It was fed the text and all drafted tokens but the last; keep the accepted ones.
+            # It was fed the text and all drafted tokens but the last, at least; keep the accepted ones.
             self.known = len(self.context.tokens) + min(depth - 1, len(accepted))
 
     def close(self) -> None:

@@ -12,8 +12,7 @@ from engine.decoding.acceptance import Acceptance
 from engine.decoding.context import Context
 from engine.decoding.sampling import Sampler
 from engine.events import Budget, Tree
-from engine.models.base import Model
-from engine.models.sequence_state import SequenceState
+from engine.models.rounds import RoundDrafter
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,22 +64,21 @@ class Proposer(Protocol):
 
 
 class RoundDraft(Protocol):
-    """A draft model that runs inside a device's rounds (see ``engine.models.rounds``)."""
+    """What drafts inside a device's rounds, as the host sees it (see ``engine.models.rounds``)."""
 
     @property
-    def model(self) -> Model:
-        """A ``RoundModel``."""
-
-    @property
-    def state(self) -> SequenceState:
-        """Its state, which rounds fill without the host."""
+    def drafter(self) -> RoundDrafter:
+        """The same as the device sees it. Rounds fill its state without the host."""
 
     @property
     def tokens(self) -> Sequence[int]:
-        """The content keys of the tokens that the host knows to be in the state (see ``Prompt``)."""
+        """The content keys of the tokens that the host knows to be in its state (see ``Prompt``)."""
 
-    def prepare(self, context: Context) -> Iterator[None]:
-        """Prefill what the state lacks of the text; see ``Proposer``."""
+    def is_ready(self, context: Context) -> bool:
+        """Return whether it has read enough of a new text for the first round."""
+
+    def read_text(self, context: Context) -> None:
+        """Read all of the text that a round does not read itself."""
 
     def set_tokens(self, keys: Sequence[int]) -> None:
         """Note that rounds have left the tokens with these keys in the state."""

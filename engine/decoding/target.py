@@ -11,12 +11,10 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from engine.decoding.context import common_prefix
-from engine.decoding.proposer import RoundDraft
 from engine.events import Tree
 from engine.models.base import CompiledModel, Entry, HiddenStateModel, Model, TreeModel
 from engine.models.hidden_states import AuxLayer, EmbeddingAndHead
-from engine.models.rounds import RoundModel, RoundRunner
-from engine.models.sequence_state import SequenceState
+from engine.models.rounds import RoundDrafter, RoundModel, RoundRunner
 from engine.values import MAX_DEPTH
 
 
@@ -48,7 +46,7 @@ class Target:
         )
         self.keys: list[int] = []
         self._unverified: list[int] = []
-        self._runner: tuple[RoundRunner, SequenceState | None] | None = None  # its draft's state
+        self._runner: tuple[RoundRunner, RoundDrafter | None] | None = None
 
     @property
     def context(self) -> int:
@@ -76,6 +74,9 @@ class Target:
 
     def kv_buffers(self, slides: bool) -> tuple[Tensor, Tensor]:
         return self.state.kv_buffers(slides)
+
+    def head_operations(self) -> object | None:
+        return None if self._rounds is None else self._rounds.head_operations(self.state)
 
     @property
     def embedding_and_head(self) -> EmbeddingAndHead | None:
@@ -136,16 +137,15 @@ class Target:
         """True if whole rounds run on the model's device: drafting, verification and acceptance."""
         return self._rounds is not None
 
-    def round_runner(self, draft: RoundDraft | None) -> RoundRunner:
+    def round_runner(self, drafter: RoundDrafter | None) -> RoundRunner:
         """Return the runner of rounds on this state; it is cached, since capturing graphs takes time.
 
         Only for a target that ``runs_rounds``.
         """
         assert self._rounds is not None
-        if self._runner is None or (draft is not None and self._runner[1] is not draft.state):
-            own = () if draft is None else (draft.model, draft.state)
-            runner = self._rounds.round_runner(self.state, *own, captures=self._captures)
-            self._runner = runner, None if draft is None else draft.state
+        if self._runner is None or (drafter is not None and self._runner[1] is not drafter):
+            runner = self._rounds.round_runner(self.state, drafter, captures=self._captures)
+            self._runner = runner, drafter
         return self._runner[0]
 
     def advance(self, tokens: Sequence[int]) -> None:

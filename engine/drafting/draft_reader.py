@@ -9,6 +9,7 @@ decides what is proposed, so the proposal has no q: it is deterministic.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from itertools import takewhile
 
 from torch import Tensor
@@ -19,6 +20,7 @@ from engine.drafting.cross_vocabulary.retokenized_text import RetokenizedText, t
 from engine.drafting.cross_vocabulary.vocabulary_map import VocabularyMap
 from engine.drafting.vocabulary_trimmer import VocabularyTrimmer, frequent_tokens
 from engine.models.base import GeneratingModel, Model
+from engine.models.rounds import RoundDrafter, RoundModel
 from engine.models.trimmed_vocabulary import TrimmedVocabulary
 from engine.noise import Draws
 
@@ -158,6 +160,18 @@ class SameVocabulary(_Draft):
     def extend(self, token: int) -> Tensor:
         """Feed a drafted token; return the logits (1, vocabulary) of the next one."""
         return self.feed([token], final=False)
+
+    @cached_property
+    def drafter(self) -> RoundDrafter:
+        assert isinstance(self.model, RoundModel)
+        return self.model.round_drafter(self.state)
+
+    def is_ready(self, context: Context) -> bool:
+        return len(self.tokens) >= len(context.tokens) - 2  # a round feeds the last two
+
+    def read_text(self, context: Context) -> None:
+        for _ in self.prepare(context):
+            pass
 
     def set_tokens(self, keys: Sequence[int]) -> None:
         self.tokens = list(keys)

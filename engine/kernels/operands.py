@@ -1,7 +1,7 @@
 """What operations read when they run: a number, tokens, and which rows of a text.
 
 They lie in the host's memory at an address that does not change, so that compiled operations read them
-too.
+too. On a GPU each has a copy, which a captured round reads, and may set without the host.
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from typing import overload
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 GROUP = 16
 """Tokens that are kept or left out of a vocabulary together: the outputs of a panel, computed at once."""
@@ -20,9 +22,10 @@ GROUP = 16
 class Number:
     """An int32 that is set before operations run."""
 
-    __slots__ = ("_cell", "address")
+    __slots__ = ("_cell", "_copy", "address")
 
     def __init__(self, value: int = 0) -> None:
+        self._copy: Tensor | None = None
         self._cell = np.array([value], dtype=np.int32)
         self.address = self._cell.ctypes.data
 
@@ -33,14 +36,24 @@ class Number:
     @value.setter
     def value(self, value: int) -> None:
         self._cell[0] = value
+        if self._copy is not None:
+            self._copy.fill_(value)
+
+    def on(self, device: torch.device) -> Tensor:
+        """Return the copy on ``device``, int32 (1,). Setting ``value`` sets both."""
+        if self._copy is None:
+            with torch.inference_mode(False):  # others may be written in that mode alone
+                self._copy = torch.full((1,), self.value, dtype=torch.int32, device=device)
+        return self._copy
 
 
 class Tokens:
     """A fixed number of int64 token ids, each ``fill`` at first."""
 
-    __slots__ = ("_ids", "address")
+    __slots__ = ("_copy", "_ids", "address")
 
     def __init__(self, count: int, fill: int = 0) -> None:
+        self._copy: Tensor | None = None
         self._ids = np.full(count, fill, dtype=np.int64)
         self.address = self._ids.ctypes.data
 
@@ -62,6 +75,18 @@ class Tokens:
     def __setitem__(self, place: int | slice, ids: int | Sequence[int]) -> None:
         """Raises ValueError where ``ids`` are not as many as the slice has places."""
         self._ids[place] = ids
+        if self._copy is not None:
+            self._copy[place] = torch.tensor(ids).to(self._copy.device)
+
+    def on(self, device: torch.device) -> Tensor:
+        """Return the copy on ``device``, int64. Setting tokens here sets both."""
+        if self._copy is None:
+            with torch.inference_mode(False):
+                # The first one in all places, since a capture copies nothing from the host.
+                self._copy = torch.full((len(self),), self[0], device=device)
+                if len(set(self[:])) > 1:
+                    self._copy.copy_(torch.from_numpy(self._ids))
+        return self._copy
 
     def address_of(self, place: int) -> int:
         """Return the address of the token at ``place``."""

@@ -370,10 +370,12 @@ class Session:
         if not self.target.runs_rounds:
             return
         inside = None
-        if self.resources.draft is not None:
-            proposer = self._slots.first.proposer(Speculation(proposer="draft"))
-            inside = proposer.device_drafting() if isinstance(proposer, RoundProposer) else None
-        self.target.round_runner(None if inside is None else inside.draft).prepare()
+        name = proposers.preferred(proposers.available(self.resources.loaded))
+        proposer = self._slots.first.proposer(Speculation(proposer=name))
+        if isinstance(proposer, RoundProposer):
+            inside = proposer.device_drafting()
+        draft = None if inside is None else inside.draft
+        self.target.round_runner(None if draft is None else draft.drafter).prepare()
 
     def _warm_up(self) -> None:
         """Measure verification before the first request whose controller needs it.

@@ -138,6 +138,9 @@ class Backbone(Protocol):
         Those below ``length`` are valid.
         """
 
+    def head_operations(self) -> object | None:
+        """Return ``Operations`` of heads on the target's own device, see ``RoundModel``; None without."""
+
     @property
     def embedding_and_head(self) -> EmbeddingAndHead | None:
         """The matrices of ``embed`` and ``logits``; None if they are not the compiled step's."""

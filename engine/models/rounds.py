@@ -5,7 +5,7 @@ The host queues a round and reads its result later, perhaps while the next one r
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Protocol, runtime_checkable
 
 from torch import Tensor
@@ -21,6 +21,35 @@ class PendingRound(Protocol):
 
     def read(self) -> RoundResult:
         """Wait for the round and return its result. Raises ModelError for logits that are not finite."""
+
+
+class RoundDrafter(Protocol):
+    """Drafts inside rounds, by operations of the device alone: a draft model or a head.
+
+    steps    the most tokens that it drafts
+    context  tokens of the longest text that it drafts for
+    changed  what a round changes that later rounds read, but for rows of states
+    """
+
+    steps: int
+    context: int
+
+    @property
+    def changed(self) -> Sequence[Tensor]: ...
+
+    def draft(self, text: Tensor, length: Tensor, drafted: Tensor, depth: int) -> Iterator[Tensor]:
+        """Yield the logits (1, vocabulary) of each of ``depth`` tokens.
+
+        ``text`` int64 (2,) are the last two of ``length`` int64 (1,) tokens. The caller writes each token
+        to ``drafted`` int32 before it asks for the next logits.
+        """
+
+    def read(self, start: Tensor, emitted: Tensor, accepted: Tensor) -> None:
+        """Read what the target has verified from position ``start`` int32 (1,) on.
+
+        ``emitted`` int64 (rows,) are the tokens one position later. Of these, ``accepted`` int32 (1,) and
+        one more belong to the text.
+        """
 
 
 class RoundRunner(Protocol):
@@ -71,8 +100,9 @@ class RoundRunner(Protocol):
     ) -> PendingRound:
         """Queue a round of one of ``depths``; at most two may be unread.
 
-        drafts  the draft model drafts the chain; otherwise the chain that was ``put`` is verified. The
-                draft computes the last two tokens of the text, cached or not, and its draft but the last
+        drafts  the drafter drafts the chain; otherwise the chain that was ``put`` is verified. A draft
+                model computes the last two tokens of the text, cached or not, and its draft but the last.
+                A head must have read the text; it reads what was verified
         drawn   the chain is sampled, with its q
         masked  by the tokens that were allowed
         logits  of the pending token and the chain that was ``put``, computed elsewhere; None: the round
@@ -87,12 +117,20 @@ class RoundModel(Model, Protocol):
     def round_runner(
         self,
         state: SequenceState,
-        draft: Model | None = None,
-        draft_state: SequenceState | None = None,
+        drafter: RoundDrafter | None = None,
         *,
         captures: bool = True,
     ) -> RoundRunner:
-        """Return a runner. ``draft``: another ``RoundModel`` on the same device, with a state of its own.
+        """Return a runner. ``drafter`` is on the same device.
 
         ``captures``: True if rounds may be captured as graphs, on a device that has them.
+        """
+
+    def round_drafter(self, state: SequenceState) -> RoundDrafter:
+        """Return what drafts with this model and its ``state`` inside the rounds of another."""
+
+    def head_operations(self, state: SequenceState) -> object | None:
+        """Return ``Operations`` of heads that read this model in ``state``, on its device.
+
+        Their drafts run inside rounds. None if there are none.
         """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,9 +17,8 @@ from engine.decoding.sampling import Sampler
 from engine.decoding.verifier import Verifier
 from engine.drafting.proposers.drawing import Chain, Floors
 from engine.events import Tree
-from engine.models.base import Model
 from engine.models.sequence_state import SequenceState
-from engine.values import RoundResult
+from engine.values import MAX_DEPTH, RoundResult
 from engine.values.sampling import AcceptanceRule, Sampling
 from tests.support.fakes import TableModel
 
@@ -34,12 +34,17 @@ class RoundTable(TableModel):
     def round_runner(
         self,
         state: SequenceState,
-        draft: Model | None = None,
-        draft_state: SequenceState | None = None,
+        drafter: Any = None,
         *,
         captures: bool = True,
     ) -> TableRounds:
-        return TableRounds(self, state, draft, draft_state)
+        return TableRounds(self, state, drafter)
+
+    def round_drafter(self, state: SequenceState) -> Any:
+        return SimpleNamespace(model=self, state=state, steps=MAX_DEPTH, context=self.info.context)
+
+    def head_operations(self, state: SequenceState) -> None:
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +65,8 @@ class TableRounds:
 
     depths = (0, 1, 2, 3, 4, 5, 7, 15)
 
-    def __init__(self, target: Any, state: Any, draft: Any, draft_state: Any) -> None:
-        self.target, self.state, self.draft, self.draft_state = target, state, draft, draft_state
+    def __init__(self, target: Any, state: Any, drafter: Any) -> None:
+        self.target, self.state, self.drafter = target, state, drafter
         self.unread = self.launched = 0
 
     def begin(
@@ -123,11 +128,12 @@ class TableRounds:
 
     def _draft(self, depth: int) -> DraftProposal:
         text = self.context.tokens
-        rewind(self.draft_state, text[:-2])
+        draft, state = self.drafter.model, self.drafter.state
+        rewind(state, text[:-2])
         chain = Chain(self.sampler, len(text), Floors())
         new: Sequence[int] = text[-2:]
         while len(chain.tokens) < depth:
-            new = [chain.draw(self.draft.forward(new, self.draft_state, last=1))]
+            new = [chain.draw(draft.forward(new, state, last=1))]
         return chain.proposal()
 
 

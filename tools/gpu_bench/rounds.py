@@ -32,7 +32,8 @@ class Rounds(OwnEngine):
         context = longest + 2 * (DEPTH + 1)  # one round more has been launched when a reply ends
         self.state = model.new_state(context)
         self.draft_state = None if draft is None else draft.new_state(context)
-        self.runner = model.round_runner(self.state, draft, self.draft_state)
+        drafter = None if draft is None else draft.round_drafter(self.draft_state)
+        self.runner = model.round_runner(self.state, drafter)
         super().__init__(model, draft, right, GRAPHS)
         self.graphs = self._capture()
         if not self.runner.captures:

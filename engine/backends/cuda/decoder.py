@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from engine.backends.cuda import layers
+from engine.backends.cuda.heads import HeadOperations
 from engine.backends.cuda.layers import CudaLayer
 from engine.backends.cuda.passes import Parts, Passes
 from engine.backends.cuda.prompts import attend_prompt, is_plain
@@ -30,17 +31,14 @@ from engine.kernels.formats import QUANTISED
 from engine.machine.devices import device_errors
 from engine.models.activations import ACTIVATIONS
 from engine.models.architecture import Architecture, Attention, Rope, Temperature
-from engine.models.base import Entry, Model, ModelInfo
+from engine.models.base import Entry, ModelInfo
 from engine.models.hidden_states import AuxLayer
 from engine.models.rotation import cosines, temperatures
-from engine.models.rounds import RoundRunner
+from engine.models.rounds import RoundDrafter, RoundRunner
 from engine.models.sequence_state import SequenceState
 from engine.models.tensor_shapes import Names
 from engine.models.weight_loading import TensorSource, read_norm
 from engine.values import MAX_ROWS
-
-WIDEST_HEAD = 256
-"""The tiles of wider heads do not fit into a multiprocessor."""
 
 SUPPORT = Support(
     "The CUDA kernels",
@@ -57,13 +55,7 @@ def why_not(architecture: Architecture, weights: str) -> str | None:
     reason = SUPPORT.why_not(architecture, weights)
     if reason is not None:
         return reason
-    for attention in architecture.attentions:
-        if attention.head_dim > WIDEST_HEAD or attention.head_dim % 2:
-            return (
-                f"Its attention heads have size {attention.head_dim}; the kernels support even "
-                f"sizes up to {WIDEST_HEAD}."
-            )
-    return None
+    return layers.wrong_width(architecture)
 
 
 class CudaDecoder(LayerDecoder[DeviceState, Step]):
@@ -137,7 +129,7 @@ class CudaDecoder(LayerDecoder[DeviceState, Step]):
                 dtype=self.cached,
             )
             for each in set(attentions):
-                self._workspace(each, capacity)
+                self.workspace(each, capacity)
             return DeviceState(static, self.new_aux(aux_layers, capacity + 1))
 
     @torch.inference_mode()
@@ -159,8 +151,7 @@ class CudaDecoder(LayerDecoder[DeviceState, Step]):
     def round_runner(
         self,
         state: SequenceState,
-        draft: Model | None = None,
-        draft_state: SequenceState | None = None,
+        drafter: RoundDrafter | None = None,
         *,
         captures: bool = True,
     ) -> RoundRunner:
@@ -170,10 +161,17 @@ class CudaDecoder(LayerDecoder[DeviceState, Step]):
         assert isinstance(state, DeviceState)
         if not captures:
             self._passes.captures = False
-        if draft is None:
-            return Runner(DeviceRound(self, state), captures, self.verdict)
-        assert isinstance(draft, CudaDecoder) and isinstance(draft_state, DeviceState)
-        return Runner(DeviceRound(self, state, draft, draft_state), captures, self.verdict)
+        return Runner(DeviceRound(self, state, drafter), captures, self.verdict)
+
+    def round_drafter(self, state: SequenceState) -> RoundDrafter:
+        from engine.backends.cuda.round import ModelDrafter
+
+        assert isinstance(state, DeviceState)
+        return ModelDrafter(self, state)
+
+    def head_operations(self, state: SequenceState) -> HeadOperations:
+        assert isinstance(state, DeviceState)
+        return HeadOperations(self, state)
 
     def final_norm(self, x: Tensor) -> Tensor:
         return normalise(x, self.norm)
@@ -254,7 +252,11 @@ class CudaDecoder(LayerDecoder[DeviceState, Step]):
             query = self._sharpened(query, spec.temperature, length)
         if len(query) > STREAMED_ROWS and is_plain(spec, kv, cache.told + len(query)):
             return attend_prompt(query, kv, cache.told)
-        workspace = self._workspace(spec, kv.capacity)
+        return self.attend(query, kv, length, spec)
+
+    def attend(self, query: Tensor, kv: LayerKV, length: Tensor, spec: Attention) -> Tensor:
+        """Return the attention of rows after ``length`` positions, for any number of rows."""
+        workspace = self.workspace(spec, kv.capacity)
         return _joined(
             [
                 attend(
@@ -265,6 +267,7 @@ class CudaDecoder(LayerDecoder[DeviceState, Step]):
                     _tiling(spec),
                     window=spec.window,
                     cap=spec.score_cap,
+                    causal=spec.causal,
                 )
                 for index, part in enumerate(query.split(STREAMED_ROWS))
             ]
@@ -278,7 +281,7 @@ class CudaDecoder(LayerDecoder[DeviceState, Step]):
         )
         return (query * table[positions][:, None, None]).to(query.dtype)
 
-    def _workspace(self, spec: Attention, capacity: int) -> Workspace:
+    def workspace(self, spec: Attention, capacity: int) -> Workspace:
         """Return attention's workspace for such a cache, which layers of one size share."""
         key = spec.heads, spec.head_dim, capacity
         if key not in self._workspaces:

@@ -51,8 +51,8 @@ class Pending:
     def read(self) -> RoundResult:
         if self.copied is not None:
             self.copied.synchronize()
-        begin, drafted, end = self.result[TIMES].view(torch.int64).tolist()
-        times = (drafted - begin) / 1e9, (end - begin) / 1e9
+        begin, drafted, verified, end = self.result[TIMES].view(torch.int64).tolist()
+        times = (drafted - begin + end - verified) / 1e9, (end - begin) / 1e9
         return read_result(self.result, self.depth, *times, self.top)
 
 
@@ -143,7 +143,7 @@ class Runner:
             self.begin(sampling, rule, 0, _REHEARSAL, len(_REHEARSAL))
             for depth in self.depths:
                 self._prepare(self.mode(depth))
-                if depth and self.round.draft is not None:
+                if self.round.drafter is not None and 0 < depth <= self.round.drafter.steps:
                     self._prepare(self.mode(depth, drafts=True))
 
     def _prepare(self, mode: Mode) -> None:

@@ -18,6 +18,9 @@ from engine.models.architecture import Architecture, LayerSpec
 from engine.models.weight_loading import TensorSource, load_layer
 from engine.models.weights import GatedMlpWeights, RmsNorm
 
+WIDEST_HEAD = 256
+"""The tiles of wider heads do not fit into a multiprocessor."""
+
 FUSED_GATE = "silu"
 """The gate that the kernels apply themselves; torch applies others after the product."""
 
@@ -100,3 +103,14 @@ def _gate(function: Activation, gate_up: Tensor) -> Tensor:
     """Apply the gate to ``gate_up (rows, 2 * width)``, whose first half are the gate's outputs."""
     gate, up = gate_up.chunk(2, dim=-1)
     return function(gate) * up
+
+
+def wrong_width(architecture: Architecture) -> str | None:
+    """Return why the kernels cannot compute heads of such a size; None if they can."""
+    for attention in architecture.attentions:
+        if attention.head_dim > WIDEST_HEAD or attention.head_dim % 2:
+            return (
+                f"Its attention heads have size {attention.head_dim}; the kernels support even "
+                f"sizes up to {WIDEST_HEAD}."
+            )
+    return None

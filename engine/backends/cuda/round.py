@@ -7,7 +7,7 @@ tokens of the text, and in the lengths of the models' states.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -20,20 +20,21 @@ from engine.kernels.cuda.sampling import acceptance
 from engine.kernels.cuda.sampling.acceptance import TIMES_AT, TOKENS_AT, Rule
 from engine.kernels.cuda.sampling.distribution import compute_distribution
 from engine.kernels.cuda.sampling.state import SamplingState
-from engine.values import MAX_ROWS
+from engine.models.rounds import RoundDrafter
+from engine.values import MAX_DEPTH, MAX_ROWS
 from engine.values.sampling import Sampling
 
 Decoder = LayerDecoder[DeviceState, Step]
-_BEGIN, _DRAFTED, _END = range(3)
-TIMES = slice(TIMES_AT, TIMES_AT + 2 * 3)
-"""The three timestamps in a result, of 64 bits each."""
+_BEGIN, _DRAFTED, _VERIFIED, _END = range(4)
+TIMES = slice(TIMES_AT, TIMES_AT + 2 * 4)
+"""The four timestamps in a result, of 64 bits each."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mode:
     """The options of a captured round.
 
-    ``drafts``: the draft model writes the chain; otherwise the host put it there. ``drawn``: the host
+    ``drafts``: the drafter writes the chain; otherwise the host put it there. ``drawn``: the host
     also put the distributions it was drawn from. ``masked``: ``allowed`` masks each row. ``top``: the
     result has each row's most likely tokens. ``adjusts``: the request has biases or penalties.
     ``truncates``: it has top-k, top-p or min-p.
@@ -50,29 +51,23 @@ class Mode:
 
 
 class DeviceRound:
-    """Rounds of one request: a target with its state, a draft model with its own or None."""
+    """Rounds of one request: a target with its state, and what drafts, if anything does."""
 
     def __init__(
-        self,
-        target: Decoder,
-        state: DeviceState,
-        draft: Decoder | None = None,
-        draft_state: DeviceState | None = None,
+        self, target: Decoder, state: DeviceState, drafter: RoundDrafter | None = None
     ) -> None:
-        self.target, self.target_state = target, state
-        self.draft, self.draft_state = draft, draft_state
+        self.target, self.target_state, self.drafter = target, state, drafter
         vocabulary, device = target.info.vocabulary, target.device
         self.state = SamplingState.empty(vocabulary, device)
         self.p = torch.zeros(MAX_ROWS, vocabulary, device=device)  # of each row
-        self.q = None if draft is None else torch.zeros_like(self.p)  # of each drafted token
+        self.q = None if drafter is None else torch.zeros_like(self.p)  # of each drafted token
         self.allowed: Tensor | None = None  # int32 (rows, words), from a grammar
         self.result = acceptance.empty_result(device)
         # The last two tokens of the text; the second is the pending one.
         self.last_tokens = torch.zeros(2, dtype=torch.long, device=device)
         self._pair = torch.arange(2, device=device)
-        if draft is not None:
-            # Tokens outside the draft's vocabulary are never drafted.
-            self._logits = torch.full((1, vocabulary), float("-inf"), device=device)
+        # Tokens outside the drafter's vocabulary are never drafted.
+        self._logits = torch.full((1, vocabulary), float("-inf"), device=device)
 
     def begin(
         self, sampling: Sampling, seed: int, tokens: list[int], prompt_length: int,
@@ -104,9 +99,8 @@ class DeviceRound:
         """Run the round as ``run`` does, which compiles its kernels, and undo what it changed."""
         state = self.state
         changed = [state.numbers, state.drafted, state.seen, self.last_tokens]
-        changed += [
-            each.static.length for each in (self.target_state, self.draft_state) if each is not None
-        ]
+        changed += [self.target_state.static.length]
+        changed += [] if self.drafter is None else self.drafter.changed
         before = [tensor.clone() for tensor in changed]
         self.run(mode)
         for tensor, values in zip(changed, before, strict=True):
@@ -116,8 +110,8 @@ class DeviceRound:
     def run(self, mode: Mode, logits: Tensor | None = None) -> None:
         """Run the round: write ``result``, advance ``state`` and ``last_tokens``.
 
-        ``logits``: those of its rows, if they were computed with other sequences' rows. A draft model
-        needs at least two tokens of text.
+        ``logits``: those of its rows, if they were computed with other sequences' rows. Drafts need at
+        least two tokens of text.
         """
         times = self.result[TIMES].view(torch.int64)
         stamp(times, _BEGIN)
@@ -126,37 +120,27 @@ class DeviceRound:
         stamp(times, _DRAFTED)
         self._accept(mode, self._verify(mode) if logits is None else logits)
         self._update_last_tokens(mode.depth)
+        stamp(times, _VERIFIED)
+        if mode.drafts:
+            self._read(mode.depth)
         stamp(times, _END)
 
     def _draft(self, mode: Mode) -> None:
-        """Write the chain, and the distribution of each token.
-
-        Only the device knows the last acceptance, and so whether the draft's state has the last but one
-        token. It is computed again, which changes nothing if it was there.
-        """
-        assert self.draft is not None and self.draft_state is not None and self.q is not None
-        length = self.draft_state.static.length
-        length.copy_(self.state.numbers[1:2] - 2)
-        hidden = self.draft.step(self._draft_ids(self.last_tokens), self.draft_state)[-1:]
-        for index in range(mode.depth):
+        """Write the chain, and the distribution of each token."""
+        assert self.drafter is not None and self.q is not None
+        steps = self.drafter.draft(
+            self.last_tokens, self.state.numbers[1:2], self.state.drafted, mode.depth
+        )
+        for index, logits in enumerate(steps):
             row, greedy = self.q[index : index + 1], mode.rule is Rule.GREEDY
             compute_distribution(
-                self._padded(self.draft.predict(hidden)), self.state, None if greedy else row,
+                self._padded(logits), self.state, None if greedy else row,
                 first=index, greedy=greedy, adjusts=mode.adjusts, truncates=mode.truncates,
             )  # fmt: skip
             acceptance.draft(row, self.state, rule=mode.rule, index=index)
-            if index + 1 < mode.depth:
-                length.add_(1 if index else 2)
-                drafted = self.state.drafted[index : index + 1].long()
-                hidden = self.draft.step(self._draft_ids(drafted), self.draft_state)
-
-    def _draft_ids(self, ids: Tensor) -> Tensor:
-        """Replace ids beyond the draft's vocabulary, which may be a few rows smaller, by token 0."""
-        assert self.draft is not None
-        return ids.masked_fill(ids >= self.draft.info.vocabulary, 0)
 
     def _padded(self, logits: Tensor) -> Tensor:
-        """Pad the draft's logits to the width of the target's vocabulary."""
+        """Pad the drafter's logits to the width of the target's vocabulary."""
         width = logits.shape[1]
         if width >= self._logits.shape[1]:
             return logits
@@ -185,3 +169,46 @@ class DeviceRound:
         text = torch.cat([self.last_tokens[1:], emitted.long()])
         accepted = self.result[1:2].long()
         self.last_tokens.copy_(text[accepted + self._pair])
+
+    def _read(self, depth: int) -> None:
+        """Let the drafter read what was verified, of which the first rows are accepted."""
+        assert self.drafter is not None
+        emitted = self.result[TOKENS_AT : TOKENS_AT + depth + 1]
+        start, accepted = self.target_state.static.length, self.result[1:2]
+        self.drafter.read(start, emitted.long().clamp_min(0), accepted)
+
+
+class ModelDrafter:
+    """See ``RoundDrafter``: a draft model with a state of its own."""
+
+    steps = MAX_DEPTH
+
+    def __init__(self, model: Decoder, state: DeviceState) -> None:
+        self.model, self.state = model, state
+        self.context = model.info.context
+
+    @property
+    def changed(self) -> list[Tensor]:
+        return [self.state.static.length]
+
+    def draft(self, text: Tensor, length: Tensor, drafted: Tensor, depth: int) -> Iterator[Tensor]:
+        """See ``RoundDrafter``.
+
+        Only the device knows the last acceptance, and so whether the state has the last but one token. It
+        is computed again, which changes nothing if it was there.
+        """
+        end = self.state.static.length
+        end.copy_(length - 2)
+        ids = text
+        for index in range(depth):
+            if index:
+                end.add_(1 if index > 1 else 2)
+                ids = drafted[index - 1 : index].long()
+            yield self.model.predict(self.model.step(self._own(ids), self.state)[-1:])
+
+    def read(self, start: Tensor, emitted: Tensor, accepted: Tensor) -> None:
+        """Do nothing: the next draft begins with the last two tokens."""
+
+    def _own(self, ids: Tensor) -> Tensor:
+        """Replace ids beyond the draft's vocabulary, which may be a few rows smaller, by token 0."""
+        return ids.masked_fill(ids >= self.model.info.vocabulary, 0)

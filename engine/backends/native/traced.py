@@ -132,6 +132,9 @@ class TracedOperations(ProgramTracer):
     ) -> Draft:
         return TracedDraft(self, most, read, steps, numbers)
 
+    def round_drafter(self, head: operations.RoundHead) -> None:
+        return None
+
     def _of_target(self) -> EmbeddingAndHead:
         if self._target.embedding_and_head is None:
             raise Unsupported("the target's embedding and output head are not compiled")

@@ -17,6 +17,7 @@ from engine.models.activations import ACTIVATIONS, by_rows
 from engine.models.architecture import Architecture, Attention, Experts
 from engine.models.hidden_states import AuxLayer, Backbone
 from engine.models.rotation import rotations
+from engine.models.rounds import RoundDrafter
 from engine.models.weights import ExpertsWeights
 from engine.noise import Draws
 from engine.values import MAX_ROWS
@@ -141,7 +142,7 @@ class EagerOperations(EagerArithmetic):
         wide[0, tokens] = logits[0, outputs]
         return wide
 
-    def new_memory(self, architecture: Architecture, device: torch.device) -> EagerMemory:
+    def new_memory(self, architecture: Architecture, device: torch.device) -> operations.Memory:
         return EagerMemory(architecture, device)
 
     def remember(
@@ -195,6 +196,9 @@ class EagerOperations(EagerArithmetic):
     ) -> Draft:
         # All logits are computed here, so a token's number is its index.
         return EagerDraft(most, read, steps, None if isinstance(numbers, Candidates) else numbers)
+
+    def round_drafter(self, head: operations.RoundHead) -> RoundDrafter | None:
+        return None
 
 
 class EagerMemory:

@@ -189,6 +189,7 @@ class RowHead(Protocol):
     @property
     def draft(self) -> Callable[..., Iterator[Tensor]]: ...
     def read(self, ops: Operations, memory: Memory, behind: Tokens, rows: Rows) -> Tensor: ...
+    def on_target(self, logits: Tensor) -> Tensor: ...
     def new_memory(self, ops: Operations) -> Memory: ...
 
 
@@ -200,6 +201,7 @@ class Eagle3Draft:
     ) -> None:
         """``candidates``: the tokens that ``head.draft`` chooses among, if it takes them."""
         self._chunk, self.memory = ops.chunk, head.new_memory(ops)
+        self.steps, self.on_target = head.steps, head.on_target
         self._count, self._start, self._last, self._end = (Number() for _ in range(4))
         self._behind = Tokens(ops.chunk)
         rows = Rows(self._count, self._start, most=ops.chunk)
@@ -211,6 +213,7 @@ class Eagle3Draft:
             draft if candidates is None else partial(draft, candidates=candidates),
             head.targets if candidates is None else candidates,
         )
+        self.drafter = ops.round_drafter(self)
 
     def read(self, behind: Sequence[int], start: int) -> None:
         """Make rows from ``start`` on of the target's states; ``behind[i]`` is token start + i + 1."""
@@ -225,6 +228,21 @@ class Eagle3Draft:
         self._place(behind[before:], start + before)
         self.draft.begin(behind[-1])
         return self.draft
+
+    def places(self, device: torch.device) -> list[Tensor]:
+        """See ``RoundHead``."""
+        return [self._end.on(device)]
+
+    def place(self, start: Tensor, emitted: Tensor, accepted: Tensor) -> None:
+        """See ``RoundHead``. Rows after the accepted ones are overwritten later."""
+        self._count.value = len(emitted)
+        self._behind.on(emitted.device)[: len(emitted)].copy_(emitted)
+        self._start.on(start.device).copy_(start)
+        self._last.on(start.device).copy_(accepted)
+        self._end.on(start.device).copy_(start + accepted + 1)
+
+    def begin_round(self, depth: int, pending: Tensor) -> None:
+        """Do nothing: the chain and ``place`` have set all operands."""
 
     def close(self) -> None:
         self.memory.clear()

@@ -91,13 +91,14 @@ def attend(
     *,
     window: int | None = None,
     cap: float | None = None,
+    causal: bool = True,
 ) -> Tensor:
     """Return the attention of each row: ``(rows, heads * head_dim)`` in the dtype of ``query``.
 
     ``query (rows, heads, head_dim)`` bf16, already multiplied by the scale of the scores. Row i
     is at position ``length + i``; its key and value and those before are in ``cache``. It sees
-    itself and the ``window - 1`` positions before it, or all of them. Scores s become
-    ``cap * tanh(s / cap)`` where there is a ``cap``.
+    itself and the ``window - 1`` positions before it, or all of them; if not ``causal``, also the
+    rows after it. Scores s become ``cap * tanh(s / cap)`` where there is a ``cap``.
 
     Overwrites ``workspace``. Never waits for the device: ``length (1,)`` int32 is read there, and
     the grid follows the capacity. More than 16 rows work too if the workspace has room.
@@ -118,12 +119,13 @@ def attend(
         length, workspace.acc, workspace.m_i, workspace.l_i, rows, capacity, splits,
         HEADS=heads, GROUP=group, WIDTH=head_dim, PADDED=padded, ROWS=tiling.rows,
         POSITIONS=tiling.positions, SPLIT=tiling.split, WINDOW=window or 0, CAP=cap or 0.0,
-        SCALED=scaled, num_warps=tiling.warps, num_stages=tiling.stages, enable_fp_fusion=False,
+        CAUSAL=causal, SCALED=scaled, num_warps=tiling.warps, num_stages=tiling.stages,
+        enable_fp_fusion=False,
     )  # fmt: skip
     kernels.combine_splits[(rows, heads)](
         workspace.acc, workspace.m_i, workspace.l_i, length, out, splits,
         HEADS=heads, WIDTH=head_dim, PADDED=padded, SPLIT=tiling.split, CHUNK=tiling.chunk,
-        WINDOW=window or 0, num_warps=4, enable_fp_fusion=False,
+        WINDOW=window or 0, CAUSAL=causal, num_warps=4, enable_fp_fusion=False,
     )  # fmt: skip
     return out
 

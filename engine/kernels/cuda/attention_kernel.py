@@ -50,6 +50,7 @@ def attend_splits(
     SPLIT: tl.constexpr,  # positions
     WINDOW: tl.constexpr,  # 0: none
     CAP: tl.constexpr,  # 0: none
+    CAUSAL: tl.constexpr,  # else each row sees what the last one sees
     SCALED: tl.constexpr,
 ) -> None:
     """Write the partial attention of a tile of rows over one split. Program: (tile, KV head, split).
@@ -59,7 +60,9 @@ def attend_splits(
     tile, kv_head, split = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     start = tl.load(length)
     begin = split * SPLIT
-    highest = start + tl.minimum((tile * ROWS + ROWS - 1) // GROUP, rows - 1)
+    highest = start + rows - 1
+    if CAUSAL:
+        highest = start + tl.minimum((tile * ROWS + ROWS - 1) // GROUP, rows - 1)
     if begin > highest:
         return
     if WINDOW:
@@ -71,6 +74,7 @@ def attend_splits(
     row, head = tile_row // GROUP, kv_head * GROUP + tile_row % GROUP
     present = row < rows
     position = start + row
+    last = position if CAUSAL else tl.maximum(position, highest)
     width = tl.arange(0, PADDED)
     inside = width < WIDTH
     query_index = row * HEADS + head
@@ -99,7 +103,7 @@ def attend_splits(
             scores *= tl.load(key_scales + first + key, mask=in_cache, other=0.0)[None, :]
         if CAP > 0:
             scores = _soft_cap(scores, CAP)
-        seen = key[None, :] <= position[:, None]
+        seen = key[None, :] <= last[:, None]
         if WINDOW:
             seen &= key[None, :] > position[:, None] - WINDOW
         scores = tl.where(seen, scores * _LOG2_E, float("-inf"))
@@ -139,11 +143,13 @@ def combine_splits(
     SPLIT: tl.constexpr,
     CHUNK: tl.constexpr,  # splits that are added up at once
     WINDOW: tl.constexpr,
+    CAUSAL: tl.constexpr,
 ) -> None:
     """Add up the splits that a row sees, in a fixed order. Program: (row, head)."""
     row, head = tl.program_id(0), tl.program_id(1)
     position = tl.load(length) + row
-    last = tl.minimum(position // SPLIT, splits - 1)
+    end = position if CAUSAL else position + tl.num_programs(0) - 1 - row
+    last = tl.minimum(end // SPLIT, splits - 1)
     first = 0
     if WINDOW:
         first = tl.maximum(position - WINDOW + 1, 0) // SPLIT

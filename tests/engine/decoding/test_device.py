@@ -102,6 +102,8 @@ class Counted(SameVocabulary):
     def __init__(self, device: Device, context: int) -> None:
         super().__init__(TableModel(lambda tokens: [0.0] * VOCABULARY, VOCABULARY, context=context))
         self.device = device
+        # An attribute of the instance: the model of this test runs no rounds itself.
+        self.drafter = SimpleNamespace(steps=MAX_DEPTH, context=context)  # type: ignore[assignment]
 
     def set_tokens(self, keys: Sequence[int]) -> None:
         self.state.tokens[:] = keys  # type: ignore[attr-defined]
@@ -136,7 +138,7 @@ class There(Target):
         self.device = device
         self.extend(device.text[: device.at - 1])
 
-    def round_runner(self, draft: Any) -> Any:
+    def round_runner(self, drafter: Any) -> Any:
         return self.device
 
     def advance(self, tokens: Sequence[int]) -> None:

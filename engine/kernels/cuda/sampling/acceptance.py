@@ -32,7 +32,7 @@ class Rule(IntEnum):
     BLOCK = 3
 
 
-# Offsets in the result: status, accepted tokens, p of the last token; then four lists of 16, and three
+# Offsets in the result: status, accepted tokens, p of the last token; then four lists of 16, and four
 # times in nanoseconds (int64) that the round's clock writes.
 RESULT_SIZE, TOKENS_AT, P_AT, Q_AT, CHAIN_AT, TIMES_AT = 80, 4, 20, 36, 52, 68
 NOT_FINITE, NOTHING_ALLOWED = 1, 2

@@ -5,6 +5,9 @@ The interpreter takes what the compiler refuses, and the kernels' own tests see 
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -12,6 +15,11 @@ pytest.importorskip("triton")
 
 from engine.backends.cuda.decoder import CudaDecoder
 from engine.backends.cuda.round import DeviceRound, Mode
+from engine.backends.linear_factory import LinearFactory
+from engine.decoding.proposer import RoundProposer
+from engine.decoding.target import Target
+from engine.drafting import heads, proposers
+from engine.drafting.resources import Resources
 from engine.kernels.cuda import attention_kernel, rotary_kernel
 from engine.kernels.cuda.kv_cache import FP8
 from engine.kernels.cuda.linear import parts, streamed
@@ -22,6 +30,7 @@ from engine.models.base import ModelInfo
 from engine.models.tensor_shapes import Names, tensor_shapes
 from tests.engine.kernels.cuda.where import INTERPRETED
 from tests.support import ptx
+from tests.support.heads import WRITERS, FakeShape
 
 KERNELS = (
     *((streamed, name) for name in ("bf16_gemm", "int8_gemm", "int8_rows", "nf4_gemm")),
@@ -41,14 +50,23 @@ LLAMA_8B = Architecture(
 )  # fmt: skip
 
 
-def model(quantization: str, cached: torch.dtype = torch.bfloat16) -> CudaDecoder:
-    shapes = tensor_shapes(LLAMA_8B, Names())
-    info = ModelInfo("meta", "Llama", 128256, 4096, 0, quantization, "meta", frozenset())
+SMALL = replace(LLAMA_8B, layers=LLAMA_8B.layers * 4, hidden=1024, vocabulary=2048)
+
+
+def model(
+    quantization: str,
+    cached: torch.dtype = torch.bfloat16,
+    architecture: Architecture = LLAMA_8B,
+) -> CudaDecoder:
+    shapes = tensor_shapes(architecture, Names())
+    info = ModelInfo(
+        "meta", "Llama", architecture.vocabulary, 4096, 0, quantization, "meta", frozenset()
+    )
 
     def tensor(name: str) -> torch.Tensor:
         return torch.empty(shapes[name], dtype=torch.bfloat16, device=META)
 
-    return CudaDecoder(LLAMA_8B, Names(), tensor, info, quantization, cached)
+    return CudaDecoder(architecture, Names(), tensor, info, quantization, cached)
 
 
 @pytest.mark.skipif(INTERPRETED, reason="the interpreter compiles nothing")
@@ -66,8 +84,28 @@ def test_a_whole_round_compiles_and_fits(
     quantization: str, cached: torch.dtype, rule: Rule, capability: int
 ) -> None:
     target, draft = model(quantization, cached), model("int8")
-    round = DeviceRound(target, target.new_state(4096), draft, draft.new_state(4096))
+    round = DeviceRound(target, target.new_state(4096), draft.round_drafter(draft.new_state(4096)))
     with ptx.compiling(capability, *KERNELS) as found:
         round.run(Mode(2, rule, drafts=True, adjusts=True, truncates=True))
     assert {one.name for one in found} >= {"rope_and_store", "attend_splits", "accept_kernel"}
+    assert not [str(one) for one in found if not one.fits]
+
+
+@pytest.mark.skipif(INTERPRETED, reason="the interpreter compiles nothing")
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(("kind", "capability"), [("eagle3", 89)])
+def test_a_head_s_round_asks_the_device_nothing(kind: str, capability: int, tmp_path: Path) -> None:
+    """Here it could not: these tensors have no values. Its kernels compile and fit too."""
+    target = model("bf16", architecture=SMALL)
+    shape = FakeShape(SMALL.hidden, SMALL.vocabulary, len(SMALL.layers), 4096)
+    plan = heads.inspect(WRITERS[kind](tmp_path / kind, shape), shape)
+    head = heads.load(plan, LinearFactory("bf16", META, triton=True))
+    with ptx.compiling(capability, *KERNELS) as found:
+        read = Target(target, head.aux_layers)
+        proposer = proposers.create(kind, {}, Resources(heads={kind: head}, backbone=read))
+        assert isinstance(proposer, RoundProposer)
+        drafting = proposer.device_drafting()
+        assert drafting is not None and drafting.draft is not None
+        round = DeviceRound(target, read.state, drafting.draft.drafter)
+        round.run(Mode(3, Rule.REJECTION, drafts=True))
     assert not [str(one) for one in found if not one.fits]

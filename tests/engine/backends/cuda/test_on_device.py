@@ -165,7 +165,9 @@ def test_a_captured_round_gives_the_bits_of_one_that_is_not(
         text = tokens(40)
         for model, cache in zip(models, caches, strict=True):
             model.forward(text[:-1], cache, last=0)
-        runner = Runner(DeviceRound(models[0], caches[0], models[1], caches[1]), captures)
+        runner = Runner(
+            DeviceRound(models[0], caches[0], models[1].round_drafter(caches[1])), captures
+        )
         runner.begin(sampling, rule, 5, text, len(text))
         launched = (runner.launch(depth, drafts=depth > 0) for _ in range(12))
         results.append([untimed(round.read()) for round in launched])
@@ -178,7 +180,7 @@ def test_a_round_asks_the_device_nothing() -> None:
     architecture = SHAPES["Llama 3.2 1B"]
     model = model_of(architecture, "bf16")
     caches = model.new_state(64), model.new_state(64)
-    round = DeviceRound(model, caches[0], model, caches[1])
+    round = DeviceRound(model, caches[0], model.round_drafter(caches[1]))
     round.begin(Sampling(temperature=1.0), 1, tokens(4), 4)
     mode = Mode(3, Rule.COUPLED, drafts=True, adjusts=True, truncates=True)
     round.run(mode)

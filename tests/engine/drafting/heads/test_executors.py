@@ -85,6 +85,9 @@ class Shown:
     def aux_buffer(self, aux_layer: AuxLayer) -> Tensor:
         return self.kept.at(aux_layer)
 
+    def head_operations(self) -> None:
+        return None
+
     def keys_values(self, slides: bool) -> tuple[Tensor, Tensor]:
         keys, values = self.keys.transpose(2, 3).flatten(1, 2), self.values
         return keys[:, : self.length].float(), values[:, : self.length].float()

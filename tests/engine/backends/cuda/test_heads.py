@@ -1,0 +1,142 @@
+"""Heads that draft inside rounds: the words of ``none``, and what they draft from scratch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("triton")
+
+from engine.backends.linear_factory import LinearFactory
+from engine.decoding.context import Context
+from engine.decoding.proposer import RoundProposer
+from engine.decoding.sampling import Sampler
+from engine.decoding.target import Target
+from engine.decoding.text.codec import TextCodec
+from engine.drafting import heads, proposers
+from engine.drafting.resources import Resources
+from engine.events import Budget
+from engine.local.session import Session
+from engine.machine.devices import Device
+from engine.models.checkpoints.checkpoint import inspect
+from engine.request import Control, Speculation
+from engine.values.sampling import AcceptanceRule, Sampling
+from tests.engine.backends.cuda.small import load
+from tests.engine.backends.cuda.test_rounds import DRAWN, GREEDY, NONE, PROMPT, run, words
+from tests.engine.kernels.cuda.where import DEVICE, INTERPRETED
+from tests.support.heads import WRITERS
+
+pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("device")]
+
+KINDS = ("eagle3",)
+HOT = Sampling(temperature=5.0, seed=3)
+"""Target and draft share their noise, which decides here: so some drafts are accepted."""
+MOST = 7 if INTERPRETED else 60
+NewSession = Callable[[str], Session]
+
+
+@pytest.fixture(scope="module")
+def new_session(folders: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> NewSession:
+    """Return a function that makes a session with a random head of a kind."""
+    target, _ = folders
+    shape = inspect(target)
+    linears = LinearFactory.choose("bf16", Device(DEVICE, kernels=True, native=False))
+    model = load(target)
+
+    @cache
+    def head(kind: str) -> heads.Head:
+        folder = WRITERS[kind](tmp_path_factory.mktemp(kind), shape)
+        return heads.load(heads.inspect(folder, shape), linears)
+
+    return lambda kind: Session(model, TextCodec(target), Resources(heads={kind: head(kind)}))
+
+
+@pytest.fixture(scope="module")
+def session_of(new_session: NewSession) -> NewSession:
+    """Return the one session of a kind, whose memory grows old."""
+    return cache(new_session)
+
+
+def asked(kind: str, depth: int = 3, **more: object) -> Speculation:
+    return Speculation(proposer=kind, depth=depth, **more)  # type: ignore[arg-type]
+
+
+class Beside(Target):
+    """A target whose heads draft in torch's executor."""
+
+    def head_operations(self) -> None:
+        return None
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_its_drafts_are_torchs(session_of: NewSession, kind: str) -> None:
+    """Host and device round differently, so probabilities are only near."""
+    session, found = session_of(kind), []
+    head = session.resources.heads[kind]
+    for make in (Target, Beside):
+        target = make(session.target.model, head.aux_layers)
+        target.extend(PROMPT[:-1])
+        context = Context(PROMPT)
+        sampler = Sampler(
+            GREEDY, AcceptanceRule.GREEDY, 0, context, session.target.model.info.vocabulary
+        )
+        proposer = proposers.create(kind, {}, Resources(heads={kind: head}, backbone=target))
+        proposer.begin(context, sampler)
+        list(proposer.prepare(context))
+        found.append(proposer.propose(context, Budget(3, 3)))
+    drafted, expected = found
+    assert drafted.tree == expected.tree and len(drafted.tree) == 3
+    assert drafted.chosen_q == pytest.approx(expected.chosen_q, rel=0.1)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("sampling", [GREEDY, HOT], ids=str)
+def test_words_do_not_depend_on_a_head(
+    session_of: NewSession, kind: str, sampling: Sampling
+) -> None:
+    session = session_of(kind)
+    alone = words(session, NONE, sampling, max_tokens=MOST)
+    rounds, done = run(session, asked(kind), sampling, max_tokens=MOST)
+    assert done.token_ids == alone
+    assert isinstance(proposer := session._slots.first.proposer(asked(kind)), RoundProposer)
+    assert proposer.device_drafting() is not None
+    accepted = [len(round.accepted_path) for round in rounds]
+    assert sampling is GREEDY or max(accepted) > 0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_round_drafts_what_a_new_head_drafts_for_its_text(
+    session_of: NewSession, new_session: NewSession, kind: str
+) -> None:
+    """So it has read what was accepted, and forgotten what was not."""
+    session, text = session_of(kind), list(PROMPT)
+    rounds, _ = run(session, asked(kind), HOT, max_tokens=MOST)
+    for round in rounds[:-1]:
+        if len(text) > len(PROMPT):
+            fresh, _ = run(new_session(kind), asked(kind), HOT, token_ids=text, max_tokens=4)
+            drafted = len(round.tree)
+            assert fresh[0].tree.tokens[:drafted] == round.tree.tokens
+            assert fresh[0].q[:drafted] == round.q
+        text += round.tokens
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_head_catches_up(session_of: NewSession, kind: str) -> None:
+    """After rounds that drafted nothing, and in a text that goes on."""
+    session = session_of(kind)
+    text = [*PROMPT, *words(session, NONE, HOT, max_tokens=5)]
+    follow = {"token_ids": (*text, 11, 12), "reuse_cache": True, "max_tokens": MOST}
+    rounds, done = run(session, asked(kind, 7, controller=Control.AUTO), HOT, **follow)
+    assert any(round.tree.tokens for round in rounds)
+    assert done.token_ids == words(session, NONE, HOT, **follow)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_a_head_was_drawn_from_is_weighed(session_of: NewSession, kind: str) -> None:
+    session, rejecting = session_of(kind), asked(kind, 2, acceptance=AcceptanceRule.REJECTION)
+    rounds, first = run(session, rejecting, DRAWN, max_tokens=6)
+    assert all(0 < q <= 1 for round in rounds for q in round.q if q is not None)
+    assert run(session, rejecting, DRAWN, max_tokens=6)[1].token_ids == first.token_ids
