@@ -32,6 +32,7 @@ from engine.models.activations import ACTIVATIONS
 from engine.models.architecture import Architecture, Attention
 from engine.models.hidden_states import AuxLayer
 from engine.models.rotation import cosines
+from engine.noise import Draws
 
 R = TypeVar("R")
 
@@ -104,6 +105,11 @@ class HeadOperations(EagerOperations):
         self, states: Tensor, count: Number, candidates: Candidates | None = None
     ) -> Tensor:
         return self.model.logits(states[: count.value])  # all: a capture knows no candidates
+
+    def rank_candidates(
+        self, logits: Tensor, context: Tensor, table: Tensor, candidates: Candidates, count: int
+    ) -> Tensor:
+        return super().rank_candidates(logits, context.float(), table, candidates, count)
 
     def new_memory(self, architecture: Architecture, device: torch.device) -> HeadMemory:
         reason = SUPPORT.why_not(architecture, "fp32") or wrong_width(architecture)
@@ -197,6 +203,16 @@ class HeadMemory:
 class HeadDraft(EagerDraft[R]):
     """See ``Draft``."""
 
+    def __init__(
+        self,
+        most: int,
+        read: Callable[[], R],
+        steps: Callable[[Tokens, R], Iterator[Tensor]],
+        numbers: Tensor | None,
+    ) -> None:
+        super().__init__(most, read, steps, None)
+        self._targets = numbers
+
     @property
     def inputs(self) -> R:
         """What was read last."""
@@ -218,6 +234,29 @@ class HeadDraft(EagerDraft[R]):
         if read:
             self.read()
         super().begin(pending, read=False)
+
+    def logits(self, step: int) -> Tensor:
+        return super().logits(step).float()
+
+    @torch.inference_mode()
+    def write(
+        self, depth: int, draws: Draws | None = None, floor: float = 0.0
+    ) -> tuple[list[int], list[float]]:
+        """See ``Draft``. Without a floor, the host waits once for all tokens."""
+        assert draws is None
+        chosen: list[Tensor] = []
+        joint = 1.0
+        for step in range(depth):
+            p, token = torch.softmax(self.logits(step), dim=-1).max(dim=-1)
+            token = token if self._targets is None else self._targets[token]
+            self.chain.on(token.device)[step + 1 : step + 2].copy_(token)
+            chosen.append(torch.stack([token.double(), p.double()]))
+            if floor and (joint := joint * float(p)) < floor:
+                break
+        tokens, probabilities = torch.cat(chosen, dim=1).tolist()
+        drafted = slice(1, len(chosen) + 1)
+        self.chain[drafted] = list(map(int, tokens))
+        return self.chain[drafted], probabilities
 
 
 class HeadDrafter:

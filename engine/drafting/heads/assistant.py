@@ -170,7 +170,9 @@ class AssistantHead:
 
 
 class AssistantDraft:
-    """Drafts for one sequence."""
+    """Drafts for one sequence, from the host: no device's rounds are those of a Gemma 4."""
+
+    drafter = None
 
     def __init__(self, head: AssistantHead, ops: Operations) -> None:
         self._last = Number()

@@ -268,6 +268,8 @@ class BlockDraft:
         self._pass = _Pass(head, ops)
         steps = self._pass
         self.draft = ops.unroll(head.shape.depth, steps.read, steps.steps, steps.candidates)
+        self.steps = head.shape.depth
+        self.drafter = ops.round_drafter(self)
 
     @property
     def memory(self) -> Memory:
@@ -300,6 +302,26 @@ class BlockDraft:
         self._pass.tokens[0], self._pass.depth.value = pending, depth
         self.draft.begin(pending, read=before < end)
         return self.draft
+
+    def places(self, device: torch.device) -> list[Tensor]:
+        """See ``RoundHead``."""
+        return [self._pass.end.on(device)]
+
+    def place(self, start: Tensor, emitted: Tensor, accepted: Tensor) -> None:
+        """See ``RoundHead``. The next pass overwrites rows after the accepted ones."""
+        operands, device = self._pass, start.device
+        operands.count.value = len(emitted)
+        operands.start.on(device).copy_(start)
+        operands.end.on(device).copy_(start + accepted + 1)
+
+    def begin_round(self, depth: int, pending: Tensor) -> None:
+        """See ``RoundHead``."""
+        self._pass.depth.value = depth
+        self._pass.tokens.on(pending.device)[:1].copy_(pending)
+
+    def on_target(self, logits: Tensor) -> Tensor:
+        """Return ``logits``, which are over the target's vocabulary."""
+        return logits
 
     def close(self) -> None:
         self.memory.clear()

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any, Protocol
 
+import torch
 from torch import Tensor
 
 from engine.backends.operations import Draft, Operations
@@ -53,9 +54,26 @@ class StatelessDraft:
         self.draft = ops.unroll(
             head.steps, lambda: ops.aux_hidden_states(NORMED, last), partial(head.draft, ops)
         )
+        self.steps = head.steps
+        self.drafter = ops.round_drafter(self)
 
     def begin(self, read: int, pending: int) -> Draft:
         """Begin a draft after ``pending``, where the target has read ``read`` tokens."""
         self._last.value = read - 1
         self.draft.begin(pending)
         return self.draft
+
+    def places(self, device: torch.device) -> tuple[()]:
+        """See ``RoundHead``: a draft reads what ``read`` has read, no operand."""
+        return ()
+
+    def place(self, start: Tensor, emitted: Tensor, accepted: Tensor) -> None:
+        """See ``RoundHead``."""
+        self._last.on(start.device).copy_(start + accepted)
+
+    def begin_round(self, depth: int, pending: Tensor) -> None:
+        """Do nothing: the chain is all that a draft reads."""
+
+    def on_target(self, logits: Tensor) -> Tensor:
+        """Return ``logits``, which are over the target's vocabulary."""
+        return logits

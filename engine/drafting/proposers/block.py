@@ -11,12 +11,12 @@ from torch import Tensor
 
 from engine.backends.executors import executed
 from engine.decoding.context import Context, chunks, common_prefix
-from engine.decoding.proposer import NOTHING, DraftProposal
+from engine.decoding.proposer import NOTHING, DeviceDrafting, DraftProposal
 from engine.decoding.sampling import Sampler
 from engine.drafting.heads.block import BlockDraft, BlockHead
 from engine.drafting.proposers.drawing import (
-    BaseProposer,
     Chain,
+    HeadProposer,
     above_floors,
     draws_of,
     executor_samples,
@@ -27,7 +27,7 @@ from engine.drafting.resources import Resources
 from engine.events import Budget
 
 
-class BlockProposer(BaseProposer):
+class BlockProposer(HeadProposer):
     """Keeps the head's keys and values of the text; catches up with it before each draft.
 
     They are computed from the hidden states of committed tokens only. The pass always has all rows of the
@@ -88,6 +88,15 @@ class BlockProposer(BaseProposer):
             if chain.ended:
                 break
         return chain.proposal()
+
+    def device_drafting(self) -> DeviceDrafting | None:
+        """See ``RoundProposer``. A round cannot end a draft early."""
+        return None if self._stops_early else super().device_drafting()
+
+    def read_text(self, context: Context) -> None:
+        start, length = len(self.text), len(context.tokens) - 1
+        self.text += context.keys[start:length]
+        self.drafts.begin(start, length, context.tokens[-1], 1)
 
     def close(self) -> None:
         self.text.clear()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from operator import mul
@@ -14,9 +15,10 @@ from torch import Tensor
 from engine.backends.operations import Draft
 from engine.decoding.acceptance import Acceptance
 from engine.decoding.context import Context
-from engine.decoding.proposer import NOTHING, DraftProposal
+from engine.decoding.proposer import NOTHING, DeviceDrafting, DraftProposal
 from engine.decoding.sampling import Sampler
 from engine.events import Budget, Tree
+from engine.models.rounds import RoundDrafter
 from engine.noise import Draws, Stream
 
 
@@ -40,6 +42,42 @@ class BaseProposer:
     def observe(self, acceptance: Acceptance) -> None: ...
 
     def close(self) -> None: ...
+
+
+class HeadProposer(BaseProposer, ABC):
+    """A head's proposer, which is also its ``RoundDraft`` where ``drafts`` may run inside rounds.
+
+    ``text``: the content keys of the tokens that it has read, if it keeps anything of them.
+    """
+
+    drafts: Any
+    text: list[int]
+
+    def device_drafting(self) -> DeviceDrafting | None:
+        return None if self.drafts.drafter is None else DeviceDrafting(self)
+
+    @property
+    def drafter(self) -> RoundDrafter:
+        """See ``RoundDraft``."""
+        drafter: RoundDrafter = self.drafts.drafter
+        return drafter
+
+    @property
+    def tokens(self) -> Sequence[int]:
+        """See ``RoundDraft``."""
+        return self.text
+
+    def is_ready(self, context: Context) -> bool:
+        """Return False: what it read of a text's last token is not kept."""
+        return False
+
+    @abstractmethod
+    def read_text(self, context: Context) -> None:
+        """See ``RoundDraft``."""
+
+    def set_tokens(self, keys: Sequence[int]) -> None:
+        """See ``RoundDraft``."""
+        self.text[:] = keys
 
 
 def option(default: Any, help: str, **limits: Any) -> Any:

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from typing import ClassVar
 
 from engine.backends.executors import executed
 from engine.decoding.context import Context, chunks, common_prefix
-from engine.decoding.proposer import NOTHING, DeviceDrafting, DraftProposal
+from engine.decoding.proposer import NOTHING, DraftProposal
 from engine.decoding.sampling import Sampler
 from engine.drafting.heads.eagle3 import Eagle3Draft, Eagle3Head
 from engine.drafting.heads.mtp import MtpHead
 from engine.drafting.proposers.branches import BranchOptions, draft_tree
-from engine.drafting.proposers.drawing import BaseProposer, draft_chain, floors_of
+from engine.drafting.proposers.drawing import HeadProposer, draft_chain, floors_of
 from engine.drafting.resources import Resources
 from engine.events import Budget
-from engine.models.rounds import RoundDrafter
 
 
-class Eagle3Proposer(BaseProposer):
+class Eagle3Proposer(HeadProposer):
     """Keeps keys and values of the head's layer, one row per token in the target's state.
 
     Row i is computed from the target's hidden states up to token i, and from token i + 1. Rows computed
@@ -70,33 +69,11 @@ class Eagle3Proposer(BaseProposer):
         floors = floors_of(self.sampler, budget)
         return draft_chain(draft, self.sampler, position, depth, floors, on_target)
 
-    def device_drafting(self) -> DeviceDrafting | None:
-        return None if self.drafts.drafter is None else DeviceDrafting(self)
-
-    @property
-    def drafter(self) -> RoundDrafter:
-        """See ``RoundDraft``."""
-        assert self.drafts.drafter is not None
-        return self.drafts.drafter
-
-    @property
-    def tokens(self) -> Sequence[int]:
-        """See ``RoundDraft``."""
-        return self.text
-
-    def is_ready(self, context: Context) -> bool:
-        """Return False: the last row's output is not there."""
-        return False
-
     def read_text(self, context: Context) -> None:
         """See ``RoundDraft``."""
         length = len(context.tokens) - 1
         start = min(self.rows, length - 1)
         self.drafts.begin(self._next_tokens(context, start, length), start)
-
-    def set_tokens(self, keys: Sequence[int]) -> None:
-        """See ``RoundDraft``."""
-        self.text[:] = keys
 
     def close(self) -> None:
         self.text.clear()

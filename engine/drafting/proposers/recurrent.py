@@ -13,13 +13,13 @@ from engine.drafting.heads.assistant import AssistantDraft, AssistantHead
 from engine.drafting.heads.lstm import LstmHead
 from engine.drafting.heads.mlp import MlpHead
 from engine.drafting.heads.stateless import StatelessDraft, StatelessHead
-from engine.drafting.proposers.drawing import BaseProposer, draft_chain, floors_of
+from engine.drafting.proposers.drawing import HeadProposer, draft_chain, floors_of
 from engine.drafting.resources import Resources
 from engine.events import Budget
 from engine.models.hidden_states import Backbone
 
 
-class StatelessProposer(BaseProposer):
+class StatelessProposer(HeadProposer):
     """Drafts from the last committed token's hidden state, and keeps nothing between rounds."""
 
     def __init__(self, head: StatelessHead, target: Backbone) -> None:
@@ -28,6 +28,7 @@ class StatelessProposer(BaseProposer):
         self.drafts: StatelessDraft | AssistantDraft = executed(
             partial(StatelessDraft, head), target
         )
+        self.text = []
 
     def propose(self, context: Context, budget: Budget) -> DraftProposal:
         length, depth = self.target.length, min(budget.depth, self.steps)
@@ -35,6 +36,9 @@ class StatelessProposer(BaseProposer):
             return NOTHING
         draft = self.drafts.begin(length, context.tokens[-1])
         return self._propose(draft, len(context.tokens), depth, budget)
+
+    def read_text(self, context: Context) -> None:
+        self.drafts.begin(len(context.tokens) - 1, context.tokens[-1])
 
     def _propose(self, draft: Draft, position: int, depth: int, budget: Budget) -> DraftProposal:
         floors = floors_of(self.sampler, budget)
@@ -71,5 +75,5 @@ class AssistantProposer(StatelessProposer):
 
     def __init__(self, options: object, resources: Resources) -> None:
         head, self.target = resources.head(AssistantHead)
-        self.steps = head.steps
-        self.drafts = executed(partial(AssistantDraft, head), self.target)
+        self.steps, self.text = head.steps, []
+        self.drafts = executed(partial(AssistantDraft, head), self.target, rounds=False)
