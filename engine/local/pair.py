@@ -36,6 +36,7 @@ from engine.models.base import Model
 from engine.models.checkpoints.checkpoint import fingerprint
 from engine.models.checkpoints.gguf.header import forget_strings
 from engine.models.families import described
+from engine.values.method_titles import method_title
 from engine.vision.encoder import ImageEncoder
 
 log = logging.getLogger(__name__)
@@ -164,8 +165,15 @@ def _setup(plan: LoadPlan, model: Model) -> str:
     )
 
 
-def _notes(plan: LoadPlan, codec: TextCodec, draft: Model | None) -> Iterator[str]:
+def _notes(
+    plan: LoadPlan, codec: TextCodec, session: Session, draft: Model | None
+) -> Iterator[str]:
     yield from plan.notes
+    for kind in session.heads_on_host:
+        yield (
+            f"The {method_title(kind)} head drafts from the host, which is slower: the GPU's kernels "
+            "do not compute its layers."
+        )
     if draft is not None and plan.vocabularies is None:
         note = vocabulary_trimmer.note_on(draft)
         if note is not None:
@@ -210,6 +218,8 @@ def _describe(
             blind=blind,
             undraftable=info.undraftable,
         ),
-        notes=tuple(note for note in (*_notes(plan, codec, draft), info.undraftable) if note),
+        notes=tuple(
+            note for note in (*_notes(plan, codec, session, draft), info.undraftable) if note
+        ),
         compiled=info.compiled,
     )

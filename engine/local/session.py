@@ -17,7 +17,7 @@ import torch
 from engine.api import CacheListener, TopToken
 from engine.backends.native import build
 from engine.decoding.context import Context
-from engine.decoding.proposer import RoundProposer
+from engine.decoding.proposer import DeviceDrafting, RoundProposer
 from engine.decoding.target import Target
 from engine.decoding.text.channels import channels_of
 from engine.decoding.text.codec import TextCodec
@@ -369,13 +369,22 @@ class Session:
         """Compile and capture the rounds of a target that runs them on its device."""
         if not self.target.runs_rounds:
             return
-        inside = None
-        name = proposers.preferred(proposers.available(self.resources.loaded))
-        proposer = self._slots.first.proposer(Speculation(proposer=name))
-        if isinstance(proposer, RoundProposer):
-            inside = proposer.device_drafting()
+        inside = self._device_drafting(
+            proposers.preferred(proposers.available(self.resources.loaded))
+        )
         draft = None if inside is None else inside.draft
         self.target.round_runner(None if draft is None else draft.drafter).prepare()
+
+    @property
+    def heads_on_host(self) -> tuple[str, ...]:
+        """The kinds of heads that draft from the host for a target that runs rounds on its device."""
+        if not self.target.runs_rounds:
+            return ()
+        return tuple(kind for kind in self.resources.heads if self._device_drafting(kind) is None)
+
+    def _device_drafting(self, name: str) -> DeviceDrafting | None:
+        proposer = self._slots.first.proposer(Speculation(proposer=name))
+        return proposer.device_drafting() if isinstance(proposer, RoundProposer) else None
 
     def _warm_up(self) -> None:
         """Measure verification before the first request whose controller needs it.

@@ -33,16 +33,11 @@ from tests.support.heads import WRITERS, block, mtp_plan, write_head
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("device")]
 
-KINDS = ("eagle3", "mtp", "block", "medusa", "mlp", "lstm")
+USUAL, OTHERS = ("eagle3", "block"), ("mtp", "medusa", "mlp", "lstm")
 RARELY = pytest.mark.exhaustive if INTERPRETED else ()
-every_kind = pytest.mark.parametrize("kind", KINDS)
+every_kind = pytest.mark.parametrize("kind", USUAL + OTHERS)
 some_kinds = pytest.mark.parametrize(
-    "kind",
-    [
-        "eagle3",
-        "block",
-        *(pytest.param(kind, marks=RARELY) for kind in KINDS if kind not in ("eagle3", "block")),
-    ],
+    "kind", [*USUAL, *(pytest.param(kind, marks=RARELY) for kind in OTHERS)]
 )
 """Interpreted, a round takes seconds."""
 HOT = Sampling(temperature=5.0, seed=3)
