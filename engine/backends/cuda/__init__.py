@@ -14,9 +14,9 @@ Importing this package needs neither torch, Triton nor a device; ``round`` and `
 
 from __future__ import annotations
 
-from engine.kernels.cuda import KV_SPLIT, STREAMED_ROWS
+from engine.kernels.cuda import KV_SPLIT, STREAMED_ROWS, kv_parts
 
-__all__ = ["GRAPH_DEPTHS", "KV_SPLIT", "PASS_GRAPHS", "STREAMED_ROWS"]
+__all__ = ["GRAPH_DEPTHS", "KV_SPLIT", "PASS_GRAPHS", "STREAMED_ROWS", "kv_parts"]
 
 GRAPH_DEPTHS = (0, 1, 2, 3, 4, 5, 7, 10, 15)
 """Depths of a round. Each is a graph, which takes memory and time to capture."""

@@ -100,7 +100,7 @@ class CudaDecoder(LayerDecoder[DeviceState, Step]):
         ]
         self.verdict: Verdict | None = None  # of the kernels' trial, if there was one
         self._passes = Passes(self.device)
-        self._workspaces: dict[tuple[int, int, int], Workspace] = {}
+        self._workspaces: dict[tuple[int, ...], Workspace] = {}
         self._temperatures = {
             each.temperature: temperatures(each.temperature, info.context).to(self.device)
             for each in architecture.attentions
@@ -283,7 +283,7 @@ class CudaDecoder(LayerDecoder[DeviceState, Step]):
 
     def workspace(self, spec: Attention, capacity: int) -> Workspace:
         """Return attention's workspace for such a cache, which layers of one size share."""
-        key = spec.heads, spec.head_dim, capacity
+        key = spec.heads, spec.kv_heads, spec.head_dim, capacity
         if key not in self._workspaces:
             self._workspaces[key] = Workspace.make(
                 heads=spec.heads,

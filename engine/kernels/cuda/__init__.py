@@ -34,4 +34,11 @@ STREAMED_ROWS = 64
 """Most rows that the kernels compute at once: up to here, reading a weight takes longer than multiplying
 by it."""
 KV_SPLIT = 256
-"""Positions of the KV cache that one program of the attention kernel reads."""
+"""Positions of the KV cache that a program of the attention kernel reads at once."""
+_KV_PROGRAMS = 512
+"""Programs of all KV heads together, at most: four on each of 128 multiprocessors."""
+
+
+def kv_parts(kv_heads: int) -> int:
+    """Return the most parts in which attention sums the splits of a KV cache, one program a part."""
+    return max(_KV_PROGRAMS // kv_heads, 1)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from engine.kernels.cuda import KV_SPLIT
+from engine.kernels.cuda import KV_SPLIT, kv_parts
 from engine.kernels.cuda.kv_cache import LayerKV
 from engine.values import MAX_ROWS
 
@@ -32,13 +32,18 @@ class Tiling:
     """Positions of a tile: at least 16, a power of two."""
     split: int = KV_SPLIT
     """Positions of a split, a multiple of ``positions``."""
+    most_parts: int = 64
+    """Programs of a tile and KV head. Split n belongs to part n modulo their number."""
     chunk: int = 16
-    """Splits that are added up at once, a power of two."""
+    """Parts that are added up at once, a power of two."""
     warps: int = 4
     stages: int = 2
+    registers: int | None = None
+    """Most registers of a thread, if the assembler should not choose."""
 
-    def splits(self, capacity: int) -> int:
-        return -(-capacity // self.split)
+    def parts(self, capacity: int) -> int:
+        """Return the number of parts: no more than there can be splits."""
+        return min(-(-capacity // self.split), self.most_parts)
 
 
 def choose_tiling(heads: int, kv_heads: int, head_dim: int) -> Tiling:
@@ -49,15 +54,23 @@ def choose_tiling(heads: int, kv_heads: int, head_dim: int) -> Tiling:
     """
     rows = min(max(_power(8 * heads // kv_heads), _LEAST), 64)
     wide = head_dim > 128
-    return Tiling(rows, 32 if wide else 64, warps=8 if rows > 32 and head_dim > 64 else 4)
+    warps = 8 if rows > 32 and head_dim > 64 else 4
+    return Tiling(
+        rows,
+        32 if wide else 64,
+        most_parts=kv_parts(kv_heads),
+        warps=warps,
+        # Left alone, it spills a few bytes to take only 128 (9.0, 12.0).
+        registers=192 if wide and warps == 4 else None,
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class Workspace:
-    """Partial results of the splits; layers of one size share them.
+    """Results of the parts; layers of one size share them.
 
-    All are float32, named as in FlashAttention: ``acc`` (rows, heads, splits, head_dim) is the weighted
-    sum of values, ``m_i`` (rows, heads, splits) the highest score, ``l_i`` (rows, heads, splits) the
+    All are float32, named as in FlashAttention: ``acc`` (rows, heads, parts, head_dim) is the weighted
+    sum of values, ``m_i`` (rows, heads, parts) the highest score, ``l_i`` (rows, heads, parts) the
     sum of weights.
     """
 
@@ -76,7 +89,7 @@ class Workspace:
         device: torch.device,
         rows: int = MAX_ROWS,
     ) -> Workspace:
-        shape = (rows, heads, tiling.splits(capacity))
+        shape = (rows, heads, tiling.parts(capacity))
         acc = torch.empty(*shape, head_dim, dtype=torch.float32, device=device)
         m_i, l_i = torch.empty(2, *shape, dtype=torch.float32, device=device)
         return cls(acc, m_i, l_i)
@@ -101,42 +114,42 @@ def attend(
     rows after it. Scores s become ``cap * tanh(s / cap)`` where there is a ``cap``.
 
     Overwrites ``workspace``. Never waits for the device: ``length (1,)`` int32 is read there, and
-    the grid follows the capacity. More than 16 rows work too if the workspace has room.
+    a program reads as many splits as that needs. More than 16 rows work too if the workspace has room.
     """
     from engine.kernels.cuda import attention_kernel as kernels
 
     rows, heads, head_dim = query.shape
     kv_heads, capacity = cache.keys.shape[:2]
-    splits = tiling.splits(capacity)
-    _check(query, cache, workspace, splits)
+    parts = tiling.parts(capacity)
+    _check(query, cache, workspace, parts)
     group, padded = heads // kv_heads, max(_power(head_dim), _LEAST)
     scaled = cache.key_scales is not None
     out = torch.empty(rows, heads * head_dim, dtype=query.dtype, device=query.device)
-    kernels.attend_splits[(-(-rows * group // tiling.rows), kv_heads, splits)](
+    kernels.attend_splits[(-(-rows * group // tiling.rows), kv_heads, parts)](
         query, cache.keys, cache.values,
         cache.key_scales if scaled else length,  # any pointer: it is not read
         cache.value_scales if scaled else length,
-        length, workspace.acc, workspace.m_i, workspace.l_i, rows, capacity, splits,
+        length, workspace.acc, workspace.m_i, workspace.l_i, rows, capacity, parts,
         HEADS=heads, GROUP=group, WIDTH=head_dim, PADDED=padded, ROWS=tiling.rows,
         POSITIONS=tiling.positions, SPLIT=tiling.split, WINDOW=window or 0, CAP=cap or 0.0,
         CAUSAL=causal, SCALED=scaled, num_warps=tiling.warps, num_stages=tiling.stages,
-        enable_fp_fusion=False,
+        enable_fp_fusion=False, maxnreg=tiling.registers,
     )  # fmt: skip
-    kernels.combine_splits[(rows, heads)](
-        workspace.acc, workspace.m_i, workspace.l_i, length, out, splits,
+    kernels.combine_parts[(rows, heads)](
+        workspace.acc, workspace.m_i, workspace.l_i, length, out, parts,
         HEADS=heads, WIDTH=head_dim, PADDED=padded, SPLIT=tiling.split, CHUNK=tiling.chunk,
         WINDOW=window or 0, CAUSAL=causal, num_warps=4, enable_fp_fusion=False,
     )  # fmt: skip
     return out
 
 
-def _check(query: Tensor, cache: LayerKV, workspace: Workspace, splits: int) -> None:
+def _check(query: Tensor, cache: LayerKV, workspace: Workspace, parts: int) -> None:
     """Check the sizes and the contiguous memory that the kernels rely on."""
     rows, heads, head_dim = query.shape
     kv_heads = cache.keys.shape[0]
     assert heads % kv_heads == 0 and cache.keys.shape[2] == head_dim
     assert query.is_contiguous() and cache.keys.is_contiguous() and cache.values.is_contiguous()
-    assert workspace.acc.shape[1:] == (heads, splits, head_dim)
+    assert workspace.acc.shape[1:] == (heads, parts, head_dim)
     assert rows <= workspace.acc.shape[0], "the workspace was made for fewer rows"
 
 

@@ -1,13 +1,16 @@
-"""Attention of a few rows over a long cache, in two launches: one per split, one to combine.
+"""Attention of a few rows over a long cache, in two launches: one sums parts of it, one combines these.
 
 Sources: Dao 2022 (FlashAttention, the running softmax), Dao et al. 2023 (Flash-Decoding, the splits).
+
+A part is every n-th split, where n is a model's own. So grid and workspace are those of at most n splits,
+and how many splits a program reads follows from the length on the device.
 
 A row's bits depend only on its own query and the positions it sees:
 
 - splits and tiles start at multiples of their size, counted from position 0;
-- every split runs all of its tiles, so a row goes through the same operations whether or not its
-  call stores later positions; those add exact zeros;
-- the combination adds the splits that the row itself sees, in chunks that start at absolute splits;
+- a part sums its splits in ascending order, and runs all tiles of each, so a row goes through the same
+  operations whether or not its call stores later positions; those it does not see add exact zeros;
+- the combination adds the parts that the row itself sees, in chunks that start at absolute parts;
 - nothing that changes between calls is a compile-time constant: Triton would specialise M = 1.
 
 The tensor cores compute each row of a tile from that row alone; tests on a device check that.
@@ -22,12 +25,18 @@ _LOG2_E = tl.constexpr(1.4426950408889634)
 
 
 @triton.jit
+def _first_split(least: tl.tensor, part: tl.tensor, parts: tl.tensor) -> tl.tensor:
+    """Return the first split of a part that is not below ``least``."""
+    return least + (part + parts - least % parts) % parts
+
+
+@triton.jit
 def _soft_cap(scores: tl.tensor, CAP: tl.constexpr) -> tl.tensor:
     """Return cap * tanh(scores / cap). The exponential may overflow, which correctly gives the cap."""
     return CAP * (1 - 2 / (tl.exp2(scores * (2 * _LOG2_E / CAP)) + 1))
 
 
-@triton.jit(do_not_specialize=["rows", "capacity", "splits"])
+@triton.jit(do_not_specialize=["rows", "capacity", "parts"])
 def attend_splits(
     query: tl.tensor,  # (rows, HEADS, WIDTH) bf16, scaled
     keys: tl.tensor,  # (kv_heads, capacity, WIDTH) bf16 or fp8
@@ -35,12 +44,12 @@ def attend_splits(
     key_scales: tl.tensor,  # (kv_heads, capacity) float32; unused unless SCALED
     value_scales: tl.tensor,
     length: tl.tensor,  # (1,) int32: the position of row 0
-    acc_out: tl.tensor,  # (rows, HEADS, splits, WIDTH) float32: sums of weighted values
-    m_out: tl.tensor,  # (rows, HEADS, splits) float32: the highest score, times log2(e)
-    l_out: tl.tensor,  # (rows, HEADS, splits) float32: sums of weights
+    acc_out: tl.tensor,  # (rows, HEADS, parts, WIDTH) float32: sums of weighted values
+    m_out: tl.tensor,  # (rows, HEADS, parts) float32: the highest score, times log2(e)
+    l_out: tl.tensor,  # (rows, HEADS, parts) float32: sums of weights
     rows: tl.tensor,
     capacity: tl.tensor,
-    splits: tl.tensor,
+    parts: tl.tensor,
     HEADS: tl.constexpr,
     GROUP: tl.constexpr,  # query heads per KV head
     WIDTH: tl.constexpr,  # of a head
@@ -53,22 +62,21 @@ def attend_splits(
     CAUSAL: tl.constexpr,  # else each row sees what the last one sees
     SCALED: tl.constexpr,
 ) -> None:
-    """Write the partial attention of a tile of rows over one split. Program: (tile, KV head, split).
+    """Write the attention of a tile of rows over one part. Program: (tile, KV head, part).
 
-    Where a row sees nothing of the split, its result is undefined and ``combine_splits`` skips it.
+    Where a row sees nothing of the part, its result is undefined and ``combine_parts`` skips it.
     """
-    tile, kv_head, split = tl.program_id(0), tl.program_id(1), tl.program_id(2)
+    tile, kv_head, part = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     start = tl.load(length)
-    begin = split * SPLIT
     highest = start + rows - 1
     if CAUSAL:
         highest = start + tl.minimum((tile * ROWS + ROWS - 1) // GROUP, rows - 1)
-    if begin > highest:
-        return
+    lowest = 0
     if WINDOW:
-        lowest = start + tile * ROWS // GROUP - WINDOW + 1
-        if begin + SPLIT <= lowest:
-            return
+        lowest = tl.maximum(start + tile * ROWS // GROUP - WINDOW + 1, 0)
+    first_split = _first_split(lowest // SPLIT, part, parts)
+    if first_split * SPLIT > highest:
+        return
 
     tile_row = tile * ROWS + tl.arange(0, ROWS)
     row, head = tile_row // GROUP, kv_head * GROUP + tile_row % GROUP
@@ -92,34 +100,35 @@ def attend_splits(
     m_i = tl.full([ROWS], float("-inf"), tl.float32)
     l_i = tl.zeros([ROWS], tl.float32)
     acc = tl.zeros([ROWS, PADDED], tl.float32)
-    for offset in range(0, SPLIT, POSITIONS):
-        key = begin + offset + tl.arange(0, POSITIONS)
-        in_cache = key < stored
-        kv_offset = key[:, None] * WIDTH + width[None, :]
-        kv_mask = in_cache[:, None] & inside[None, :]
-        k = tl.load(keys + kv_offset, mask=kv_mask, other=0.0)
-        scores = tl.dot(q, tl.trans(k.to(q.dtype)))  # (ROWS, POSITIONS) float32
-        if SCALED:
-            scores *= tl.load(key_scales + first + key, mask=in_cache, other=0.0)[None, :]
-        if CAP > 0:
-            scores = _soft_cap(scores, CAP)
-        seen = key[None, :] <= last[:, None]
-        if WINDOW:
-            seen &= key[None, :] > position[:, None] - WINDOW
-        scores = tl.where(seen, scores * _LOG2_E, float("-inf"))
+    for split in range(first_split, highest // SPLIT + 1, parts):
+        for offset in range(0, SPLIT, POSITIONS):
+            key = split * SPLIT + offset + tl.arange(0, POSITIONS)
+            in_cache = key < stored
+            kv_offset = key[:, None] * WIDTH + width[None, :]
+            kv_mask = in_cache[:, None] & inside[None, :]
+            k = tl.load(keys + kv_offset, mask=kv_mask, other=0.0)
+            scores = tl.dot(q, tl.trans(k.to(q.dtype)))  # (ROWS, POSITIONS) float32
+            if SCALED:
+                scores *= tl.load(key_scales + first + key, mask=in_cache, other=0.0)[None, :]
+            if CAP > 0:
+                scores = _soft_cap(scores, CAP)
+            seen = key[None, :] <= last[:, None]
+            if WINDOW:
+                seen &= key[None, :] > position[:, None] - WINDOW
+            scores = tl.where(seen, scores * _LOG2_E, float("-inf"))
 
-        m_new = tl.maximum(m_i, tl.max(scores, 1))
-        m_finite = tl.where(m_new == float("-inf"), 0.0, m_new)  # -inf - -inf would be NaN
-        weight = tl.exp2(scores - m_finite[:, None])
-        alpha = tl.exp2(m_i - m_finite)
-        l_i = l_i * alpha + tl.sum(weight, 1)
-        v = tl.load(values + kv_offset, mask=kv_mask, other=0.0)
-        if SCALED:
-            weight *= tl.load(value_scales + first + key, mask=in_cache, other=0.0)[None, :]
-        acc = tl.dot(weight.to(q.dtype), v.to(q.dtype), acc * alpha[:, None])
-        m_i = m_new
+            m_new = tl.maximum(m_i, tl.max(scores, 1))
+            m_finite = tl.where(m_new == float("-inf"), 0.0, m_new)  # -inf - -inf would be NaN
+            weight = tl.exp2(scores - m_finite[:, None])
+            alpha = tl.exp2(m_i - m_finite)
+            l_i = l_i * alpha + tl.sum(weight, 1)
+            v = tl.load(values + kv_offset, mask=kv_mask, other=0.0)
+            if SCALED:
+                weight *= tl.load(value_scales + first + key, mask=in_cache, other=0.0)[None, :]
+            acc = tl.dot(weight.to(q.dtype), v.to(q.dtype), acc * alpha[:, None])
+            m_i = m_new
 
-    slot = query_index.to(tl.int64) * splits + split
+    slot = query_index.to(tl.int64) * parts + part
     tl.store(
         acc_out + slot[:, None] * WIDTH + width[None, :],
         acc,
@@ -129,53 +138,54 @@ def attend_splits(
     tl.store(l_out + slot, l_i, mask=present)
 
 
-@triton.jit(do_not_specialize=["splits"])
-def combine_splits(
+@triton.jit(do_not_specialize=["parts"])
+def combine_parts(
     acc_in: tl.tensor,  # from attend_splits
     m_in: tl.tensor,
     l_in: tl.tensor,
     length: tl.tensor,
     out: tl.tensor,  # (rows, HEADS, WIDTH) bf16
-    splits: tl.tensor,
+    parts: tl.tensor,
     HEADS: tl.constexpr,
     WIDTH: tl.constexpr,
     PADDED: tl.constexpr,
     SPLIT: tl.constexpr,
-    CHUNK: tl.constexpr,  # splits that are added up at once
+    CHUNK: tl.constexpr,  # parts that are added up at once
     WINDOW: tl.constexpr,
     CAUSAL: tl.constexpr,
 ) -> None:
-    """Add up the splits that a row sees, in a fixed order. Program: (row, head)."""
+    """Add up the parts that a row sees, in a fixed order. Program: (row, head)."""
     row, head = tl.program_id(0), tl.program_id(1)
     position = tl.load(length) + row
     end = position if CAUSAL else position + tl.num_programs(0) - 1 - row
-    last = tl.minimum(end // SPLIT, splits - 1)
+    last = end // SPLIT
     first = 0
     if WINDOW:
         first = tl.maximum(position - WINDOW + 1, 0) // SPLIT
-    begin = first // CHUNK * CHUNK
-    slot = (row.to(tl.int64) * HEADS + head) * splits
+    begin = tl.where(last < parts, first // CHUNK * CHUNK, 0)  # else all parts may be seen
+    stop = tl.minimum(last + 1, parts)
+    slot = (row.to(tl.int64) * HEADS + head) * parts
     width = tl.arange(0, PADDED)
     inside = width < WIDTH
 
     m_splits = tl.full([CHUNK], float("-inf"), tl.float32)
-    for chunk in range(begin, last + 1, CHUNK):
-        split = chunk + tl.arange(0, CHUNK)
-        seen = (split >= first) & (split <= last)
-        m_i = tl.load(m_in + slot + split, mask=seen, other=float("-inf"))
+    for chunk in range(begin, stop, CHUNK):
+        part = chunk + tl.arange(0, CHUNK)
+        seen = (part < parts) & (_first_split(first, part, parts) <= last)
+        m_i = tl.load(m_in + slot + part, mask=seen, other=float("-inf"))
         m_splits = tl.maximum(m_splits, m_i)
     m_total = tl.max(m_splits, 0)  # exact in any order
 
     l_total = 0.0
     acc_total = tl.zeros([PADDED], tl.float32)
-    for chunk in range(begin, last + 1, CHUNK):
-        split = chunk + tl.arange(0, CHUNK)
-        seen = (split >= first) & (split <= last)
-        m_i = tl.load(m_in + slot + split, mask=seen, other=float("-inf"))
+    for chunk in range(begin, stop, CHUNK):
+        part = chunk + tl.arange(0, CHUNK)
+        seen = (part < parts) & (_first_split(first, part, parts) <= last)
+        m_i = tl.load(m_in + slot + part, mask=seen, other=float("-inf"))
         alpha = tl.exp2(m_i - m_total)  # 0 where the row sees nothing
-        l_total += tl.sum(alpha * tl.load(l_in + slot + split, mask=seen, other=0.0), 0)
+        l_total += tl.sum(alpha * tl.load(l_in + slot + part, mask=seen, other=0.0), 0)
         acc = tl.load(
-            acc_in + (slot + split)[:, None] * WIDTH + width[None, :],
+            acc_in + (slot + part)[:, None] * WIDTH + width[None, :],
             mask=seen[:, None] & inside[None, :],
             other=0.0,
         )

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from engine.backends.cuda import GRAPH_DEPTHS, KV_SPLIT, PASS_GRAPHS, STREAMED_ROWS
+from engine.backends.cuda import GRAPH_DEPTHS, KV_SPLIT, PASS_GRAPHS, STREAMED_ROWS, kv_parts
 from engine.kernels.formats import FP8
 from engine.loading.specs import ModelSpec
 from engine.machine import memory
@@ -160,7 +160,8 @@ class ModelSize:
     def attention_bytes(self, context: int) -> int:
         """Return the bytes between the two launches of a GPU's attention, which all layers share."""
         splits = -(-min(context, self.context) // KV_SPLIT)
-        return STREAMED_ROWS * self.heads * splits * 4 * (self.head_dim + 2)
+        parts = min(splits, kv_parts(self.kv_heads))
+        return STREAMED_ROWS * self.heads * parts * 4 * (self.head_dim + 2)
 
     def sampling_bytes(self) -> int:
         """Return the bytes in which a GPU samples."""

@@ -55,13 +55,13 @@ NAMED = {
     "normalise_rows": "norm",
     "rope_and_store": "rope and cache",
     "attend_splits": "attention",
-    "combine_splits": "attention",
+    "combine_parts": "attention",
 }
 """The first trial that each kernel fails."""
 CASES = {
     "norm": "norm_cases", "rope and cache": "attention_cases", "attention": "attention_cases"
 }  # fmt: skip
-ROWS = ("bf16_gemm", "int8_gemm", "nf4_gemm", "normalise_rows", "rope_and_store", "combine_splits")
+ROWS = ("bf16_gemm", "int8_gemm", "nf4_gemm", "normalise_rows", "rope_and_store", "combine_parts")
 
 
 @pytest.fixture(scope="module")
@@ -226,7 +226,7 @@ def test_a_launch_that_fails_in_mid_reply_ends_it_with_what_was_written(
     )
     engine.load(request_for(folder, quantization="bf16"))
     with monkeypatch.context() as patch:
-        wrong = put_wrong(patch, "combine_splits", lambda _: wrong.launches > 3 and refuse(_))
+        wrong = put_wrong(patch, "combine_parts", lambda _: wrong.launches > 3 and refuse(_))
         failed = last(engine)
     assert isinstance(failed, Failed)
     assert "What was written is kept" in failed.message and "OutOfResources" in failed.message

@@ -19,7 +19,7 @@ KERNELS = {
     "normalise_rows": ("engine.kernels.cuda.linear.parts", 3),
     "rope_and_store": ("engine.kernels.cuda.rotary_kernel", 4),
     "attend_splits": ("engine.kernels.cuda.attention_kernel", 6),
-    "combine_splits": ("engine.kernels.cuda.attention_kernel", 4),
+    "combine_parts": ("engine.kernels.cuda.attention_kernel", 4),
 }
 """The module of each kernel, and which argument it writes."""
 

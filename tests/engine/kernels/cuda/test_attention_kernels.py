@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 import torch
@@ -28,6 +28,8 @@ from tests.engine.kernels.cuda.where import INTERPRETED, examples
 CPU = torch.device("cpu")
 SMALL = Tiling(rows=16, positions=16, split=32, chunk=2, warps=1)
 """Several splits and chunks within few positions, because the interpreter is slow."""
+FEW_PARTS = replace(SMALL, most_parts=2)
+"""Each part has several splits."""
 CAPACITY = 150  # the last split and the last chunk are not full
 
 
@@ -73,7 +75,14 @@ class Case:
         query = torch.randn(self.capacity, self.heads, self.head_dim) * self.head_dim**-0.5
         return query.bfloat16().to(device), cache
 
-    def attended(self, query: Tensor, cache: StaticKVCache, start: int, rows: int) -> Tensor:
+    def attended(
+        self,
+        query: Tensor,
+        cache: StaticKVCache,
+        start: int,
+        rows: int,
+        causal: bool = True,
+    ) -> Tensor:
         """Compute the rows from ``start`` on, in a workspace with garbage."""
         cache.set_length(start)
         workspace = Workspace.make(
@@ -87,7 +96,7 @@ class Case:
             part.fill_(float("nan"))
         rest = cache.slots[1], cache.length, workspace, self.tiling
         part = query[start : start + rows].contiguous()
-        return attend(part, *rest, window=self.window, cap=self.cap)
+        return attend(part, *rest, window=self.window, cap=self.cap, causal=causal)
 
     def expected(self, query: Tensor, cache: StaticKVCache, start: int, rows: int) -> Tensor:
         cache.set_length(start)
@@ -109,6 +118,7 @@ cases = st.builds(
     dtype=st.sampled_from((torch.bfloat16, FP8)),
     window=st.sampled_from((None, 1, 20, 32, 33, 1000)),
     cap=st.sampled_from((None, 0.7, 30.0)),
+    tiling=st.sampled_from((SMALL, FEW_PARTS)),
 )
 borders = st.builds(
     lambda split, beside: min(max(split * SMALL.split + beside, 0), CAPACITY - MAX_ROWS),
@@ -177,10 +187,27 @@ def test_attention_agrees_with_the_reference(
     assert torch.allclose(found.float(), expected.float(), rtol=2e-2, atol=2e-2)
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize("tiling", [SMALL, FEW_PARTS], ids=str)
+def test_rows_that_are_not_causal_see_what_the_last_one_sees(
+    device: torch.device, tiling: Tiling
+) -> None:
+    case, start, rows = Case(tiling=tiling), 60, 5
+    query, cache = case.state(device)
+    found = case.attended(query, cache, start, rows, causal=False)
+    last = start + rows - 1
+    for row in range(rows):
+        moved = query.clone()
+        moved[last] = query[start + row]
+        assert torch.equal(found[row], case.attended(moved, cache, last, 1)[0])
+
+
 SAME = (
     Case(),
     Case(group=1, kv_heads=2, head_dim=24, window=20, cap=0.7),
     Case(group=5, head_dim=16, dtype=FP8, window=33),
+    Case(tiling=FEW_PARTS),
+    Case(group=2, head_dim=16, window=20, tiling=FEW_PARTS),
 )
 LARGE = tuple(
     Case(heads // kv_heads, kv_heads, width, dtype, window, cap, tiling, capacity=3000)
@@ -193,7 +220,8 @@ LARGE = tuple(
         (8, 1, 256, None, None),
     )
     for dtype in (torch.bfloat16, FP8)
-    for tiling in (choose_tiling(heads, kv_heads, width),)
+    for whole in (choose_tiling(heads, kv_heads, width),)
+    for tiling in (whole, replace(whole, most_parts=5))
 )
 
 

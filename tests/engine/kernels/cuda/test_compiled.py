@@ -39,7 +39,7 @@ from tests.support import ptx
 
 KERNELS = (
     *((streamed, name) for name in ("bf16_gemm", "int8_gemm", "int8_rows", "nf4_gemm")),
-    *((attention_kernel, name) for name in ("attend_splits", "combine_splits")),
+    *((attention_kernel, name) for name in ("attend_splits", "combine_parts")),
     (parts, "normalise_rows"),
     (nf4, "dequantise_kernel"),
     (bulk_kernel, "finish_rows"),
