@@ -22,6 +22,8 @@ import torch
 
 CAPABILITIES = (80, 86, 89, 90, 120)
 """Ampere (A100, RTX 30), Ada (RTX 40), Hopper (H100, H200), Blackwell (RTX 50)."""
+MULTIPROCESSORS = {80: 108, 86: 82, 89: 128, 90: 132, 120: 170}
+"""Of an A100, RTX 3090, RTX 4090, H100 or H200, and RTX 5090."""
 SHARED_LIMITS = {80: 163, 86: 99, 89: 99, 90: 227, 120: 99}
 """KiB of shared memory that one block may take (CUDA C++ Programming Guide, table of capabilities)."""
 

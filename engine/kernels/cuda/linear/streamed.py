@@ -13,7 +13,7 @@ from engine.kernels.cuda.linear.float_weights import bf16_gemm
 from engine.kernels.cuda.linear.fusion import PLAIN, Fusion, normalise, row_depth
 from engine.kernels.cuda.linear.int8 import int8_gemm, int8_rows
 from engine.kernels.cuda.linear.nf4 import interpreter_codes, nf4_gemm
-from engine.kernels.cuda.linear.tiles import ROWS, Kind, Tile, choose_tile
+from engine.kernels.cuda.linear.tiles import MULTIPROCESSORS, ROWS, Kind, Tile, choose_tile
 from engine.kernels.formats.int8 import Int8Weight
 from engine.kernels.formats.nf4 import GROUP, Nf4Weight
 
@@ -21,6 +21,13 @@ ALIGNMENT = 16
 """Bytes. Triton specialises kernels on this alignment of a pointer."""
 OPTIONS = {"enable_fp_fusion": False}
 """Multiply and add round separately, as in the reference, unless a kernel calls ``fma``."""
+
+
+def multiprocessors(device: torch.device) -> int:
+    """Return how many multiprocessors the device has."""
+    if device.type != "cuda":
+        return MULTIPROCESSORS
+    return int(torch.cuda.get_device_properties(device).multi_processor_count)
 
 
 class _StreamedLinear(ABC):
@@ -37,7 +44,9 @@ class _StreamedLinear(ABC):
         self, kind: Kind, shape: tuple[int, ...], fusion: Fusion, tile: Tile | None, device: torch.device
     ) -> None:  # fmt: skip
         self.outputs, self.width = shape
-        self.fusion, self.tile = fusion, tile or choose_tile(self.outputs, self.width, kind)
+        if tile is None:
+            tile = choose_tile(self.outputs, self.width, kind, multiprocessors(device))
+        self.fusion, self.tile = fusion, tile
         self.tiles = -(-self.outputs // self.tile.columns)
         count = self.tiles * (STREAMED_ROWS // ROWS) if self.tile.splits > 1 else 0
         self.counters = torch.zeros(count, dtype=torch.int32, device=device)

@@ -1,7 +1,7 @@
 """Choose the tile of a weight that one program computes, and how many programs share its inputs.
 
-Both follow from the weight's shape and format alone, never from the number of rows or the device: these
-would change the order of a sum, and with it a row's bits.
+Both follow from the weight's shape and format and the device's multiprocessors, never from the number of
+rows: that would change the order of a sum, and with it a row's bits.
 """
 
 from __future__ import annotations
@@ -15,8 +15,12 @@ ROWS = MAX_ROWS
 """Rows of one tile: all rows of a round, and the least that tensor cores take."""
 Kind = Literal["bf16", "int8", "nf4"]
 
-PROGRAMS = 264
-"""Programs to aim for: two on each of 132 multiprocessors, so that one loads while another adds."""
+MULTIPROCESSORS = 128
+"""Those of an RTX 4090, where no device can be asked: in the interpreter."""
+BESIDE = 2
+"""Programs of a multiprocessor below which it has nothing to load while it adds."""
+FILL = 2
+"""Steps that it takes to fill and drain the pipeline of a program."""
 LEAST_STEPS = 4
 """Least steps over the inputs in a program: fewer never fill the pipeline of loads."""
 MOST_SPLITS = 8
@@ -49,16 +53,20 @@ _SHAPES: dict[Kind, tuple[int, int, int, int]] = {
 }
 
 
-def choose_tile(outputs: int, width: int, kind: Kind) -> Tile:
+def choose_tile(outputs: int, width: int, kind: Kind, multiprocessors: int) -> Tile:
     """Return the tile for a weight ``(outputs, width)``.
 
-    Split the inputs until there are ``PROGRAMS`` programs: otherwise a weight of few outputs would leave
-    most of the device idle.
+    Of all numbers of splits, take the one with which the busiest multiprocessor has the fewest steps: so
+    few outputs do not leave most of the device idle, nor many a last wave of a few programs.
     """
     columns, depth, warps, stages = _SHAPES[kind]
-    steps = -(-width // depth)
-    programs = -(-outputs // columns)
-    splits = min(-(-PROGRAMS // programs), steps // LEAST_STEPS, MOST_SPLITS)
-    split_steps = -(-steps // max(splits, 1))
+    steps, tiles = -(-width // depth), -(-outputs // columns)
+
+    def cost(each: int) -> int:
+        programs = tiles * -(-steps // each)
+        return max(-(-programs // multiprocessors), BESIDE) * (each + FILL)
+
+    most = max(min(steps // LEAST_STEPS, MOST_SPLITS), 1)
+    split_steps = min((-(-steps // splits) for splits in range(1, most + 1)), key=cost)
     splits = -(-steps // split_steps)  # no split is empty
     return Tile(columns, depth, splits, split_steps * depth, warps, stages)

@@ -61,7 +61,7 @@ def linear(kind: Kind, out: int, full: bool, head: bool = False) -> None:
     ``head``: a norm in front, and rows and results in float32.
     """
     width = 4096
-    tile = choose_tile(out, width, kind)
+    tile = choose_tile(out, width, kind, streamed.multiprocessors(META))
     if full:
         tile = replace(tile, splits=MOST_SPLITS, span=width // MOST_SPLITS)
     fusion = Fusion(Norm(empty(width), 1e-5), empty(out), gated=True) if full else Fusion()
@@ -176,7 +176,11 @@ CASES = [
 @pytest.mark.skipif(INTERPRETED, reason="the interpreter compiles nothing")
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(("name", "capability"), CASES)
-def test_a_kernel_fits_and_nothing_spills(name: str, capability: int) -> None:
+def test_a_kernel_fits_and_nothing_spills(
+    name: str, capability: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    number = ptx.MULTIPROCESSORS[capability]
+    monkeypatch.setattr(streamed, "multiprocessors", lambda device: number)
     with ptx.compiling(capability, *KERNELS) as found:
         (EVERYWHERE | FP8_KNOWN | ONCE)[name]()
     assert found
