@@ -9,6 +9,7 @@ from engine.backends.cuda.decoder import CudaDecoder
 from engine.backends.cuda.trial import verdicts
 from engine.backends.cuda.trial.findings import Finding
 from engine.backends.cuda.trial.model import try_model
+from engine.backends.cuda.trial.rounds import HostRules
 from engine.backends.torch.decoder import TorchDecoder
 from engine.errors import DeviceLost, KernelsFailed
 from engine.models.architecture import Architecture
@@ -19,18 +20,20 @@ def try_on_gpu(
     model: Model,
     architecture: Architecture | None,
     cached: str,
+    host: HostRules | None,
     begin: Callable[[], None],
     report: Callable[[float], None],
 ) -> None:
     """Try what is not known to be right on this machine; nothing on a CPU.
 
-    ``architecture``: as it was planned by. ``cached``: the dtype of the KV cache. ``begin`` is called
-    before a trial, ``report`` with the share that is done. Raise KernelsFailed if a kernel failed: the
-    next plan for this model is without them. With torch, nothing may draft for a model that fails.
+    ``architecture``: as it was planned by. ``cached``: the dtype of the KV cache. ``host``: the host's
+    rules, for a model whose sampling is tried too: a target. ``begin`` is called before a trial,
+    ``report`` with the share that is done. Raise KernelsFailed if a kernel failed: the next plan for this
+    model is without them. With torch, nothing may draft for a model that fails.
     """
     if isinstance(model, CudaDecoder):
         assert architecture is not None  # else it was not planned so
-        _try_kernels(model, architecture, cached, begin, report)
+        _try_kernels(model, architecture, cached, host, begin, report)
     elif isinstance(model, TorchDecoder) and model.device.type == "cuda":
         begin()
         if fault := row_independence.first_fault(model):
@@ -44,19 +47,21 @@ def _try_kernels(
     model: CudaDecoder,
     architecture: Architecture,
     cached: str,
+    host: HostRules | None,
     begin: Callable[[], None],
     report: Callable[[float], None],
 ) -> None:
     """See ``try_on_gpu``."""
     info = model.info
-    verdict = verdicts.known(architecture, info.quantization, cached, info.name)
+    role = "draft" if host is None else "target"
+    verdict = verdicts.known(architecture, info.quantization, f"{cached}, {role}", info.name)
     if not verdict.passed:
         begin()
         begun = verdict.begin()
         try:
-            findings = try_model(model, report)
+            findings = try_model(model, host, report)
         except DeviceLost:  # it is this trial's doing: the next process need not repeat it
-            begun.end((Finding("of the trial", cached, 0.0, 0.0, "it lost the GPU"),))
+            begun.end((Finding("of the trial", verdict.cached, 0.0, 0.0, "it lost the GPU"),))
             raise
         except BaseException:
             verdicts.forget(begun)

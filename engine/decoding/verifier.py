@@ -75,7 +75,7 @@ class Verifier:
             choices = self.sampler.choose(adjusted, p, positions, Stream.CHOICE)
             acceptance = accept_matching(choices, tree)
         else:
-            acceptance = self._weigh(p, proposal, position)
+            acceptance = self.weigh(p, proposal, position)
 
         def top_tokens(row: int, count: int) -> TopTokens:
             return self.sampler.top_tokens(p[row], count)
@@ -113,7 +113,7 @@ class Verifier:
             tuple(top_tokens(row, self.top_logprobs) for row in rows) if self.top_logprobs else (),
         )
 
-    def _weigh(self, p: Tensor, proposal: DraftProposal, position: int) -> Acceptance:
+    def weigh(self, p: Tensor, proposal: DraftProposal, position: int) -> Acceptance:
         seed = self.sampler.seed
 
         def accept(node: int) -> float:

@@ -28,6 +28,7 @@ from engine.loading.planning.plan import LoadPlan
 from engine.loading.pooling import pooling_of
 from engine.loading.progress import LoadWatch, Stage
 from engine.local.capabilities import capabilities
+from engine.local.host_rules import Rules
 from engine.local.session import Session
 from engine.local.thinking import may_limit
 from engine.machine import memory, threads
@@ -76,7 +77,7 @@ def load_pair(
     with ThreadPoolExecutor(1, "tokenizer") as beside:
         building = beside.submit(TextCodec, plan.files.target)
         watch.begin(Stage.TARGET)
-        model, draft = _load(plan.target, watch), None
+        model, draft = _load(plan.target, watch, Rules()), None
         watch.begin(Stage.TOKENIZER)
         codec = building.result()
     if plan.draft is not None:
@@ -111,12 +112,14 @@ def load_pair(
     return LoadedPair(plan, session, _describe(plan, request, codec, session, resources, blind))
 
 
-def _load(plan: ModelPlan, watch: LoadWatch) -> Model:
-    """Load a model, and try it if it is on a GPU."""
+def _load(plan: ModelPlan, watch: LoadWatch, rules: Rules | None = None) -> Model:
+    """Load a model, and try it if it is on a GPU: a target also by the host's ``rules``."""
     model, device = load_planned(plan, watch), plan.device.torch_device
     with device_errors(device):
         architecture = described(plan.checkpoint)
-        try_on_gpu(model, architecture, plan.cached, lambda: watch.begin(Stage.TRYING), watch.done)
+        try_on_gpu(
+            model, architecture, plan.cached, rules, lambda: watch.begin(Stage.TRYING), watch.done
+        )
     return model
 
 

@@ -106,6 +106,39 @@ def compiling(capability: int, *kernels: tuple[ModuleType, str]) -> Iterator[lis
         yield found
 
 
+Variant = tuple[str, frozenset[tuple[str, str]], frozenset[str], str, tuple[int, ...]]
+"""A kernel's name, its arguments' types, those that 16 divides, its constants and options, and all of its
+grid but the programs of rows: what a launch runs."""
+
+
+@contextmanager
+def launching(*kernels: tuple[ModuleType, str]) -> Iterator[list[Variant]]:
+    """Launches of ``kernels`` (module, name) do nothing; yields what each would have run."""
+    found: list[Variant] = []
+    with ExitStack() as stack:
+        for module, name in kernels:
+            stack.enter_context(patch.object(module, name, _Noting(getattr(module, name), found)))
+        yield found
+
+
+class _Noting:
+    """Stands in for a kernel and notes its launches."""
+
+    def __init__(self, kernel: Any, found: list[Variant]) -> None:
+        self._kernel, self._found = kernel, found
+
+    def __getitem__(self, grid: tuple[int, ...]) -> Callable[..., None]:
+        def launch(*arguments: Any, **named: object) -> None:
+            types, constants, aligned, options = _specialised(self._kernel, arguments, named)
+            fixed = repr((sorted(constants.items()), sorted(options.items())))
+            name = self._kernel.__name__
+            self._found.append(
+                (name, frozenset(types.items()), frozenset(aligned), fixed, tuple(grid[1:]))
+            )
+
+        return launch
+
+
 class CompileOnly:
     """Stands in for a kernel: a launch compiles what would be launched and appends its ``Usage``.
 
@@ -120,19 +153,27 @@ class CompileOnly:
         return self._launch
 
     def _launch(self, *arguments: Any, **named: object) -> None:
-        names = self._kernel.arg_names
-        values = dict(zip(names, arguments, strict=False))
-        fixed = {parameter.name for parameter in self._kernel.params if parameter.do_not_specialize}
-        # Triton compiles None and the number 1 in, and takes into account what 16 divides.
-        within = {name for name, value in values.items() if value is None}
-        within |= {name for name, value in values.items() if _counts(value) and value == 1} - fixed
-        types = {name: _type(value) for name, value in values.items() if name not in within}
-        aligned = {name for name in types if _counts(values[name]) and values[name] % 16 == 0}
-        constants = {name: value for name, value in named.items() if name in names}
-        constants |= {name: values[name] for name in within}
-        options = {name: value for name, value in named.items() if name not in names}
-        used = usage(self._kernel, types, constants, self._capability, aligned - fixed, **options)
+        types, constants, aligned, options = _specialised(self._kernel, arguments, named)
+        used = usage(self._kernel, types, constants, self._capability, aligned, **options)
         self._found.append(used)
+
+
+def _specialised(
+    kernel: Any, arguments: tuple[Any, ...], named: dict[str, object]
+) -> tuple[dict[str, str], dict[str, object], set[str], dict[str, object]]:
+    """The types, constants, arguments that 16 divides, and options of a launch."""
+    names = kernel.arg_names
+    values = dict(zip(names, arguments, strict=False))
+    fixed = {parameter.name for parameter in kernel.params if parameter.do_not_specialize}
+    # Triton compiles None and the number 1 in, and takes into account what 16 divides.
+    within = {name for name, value in values.items() if value is None}
+    within |= {name for name, value in values.items() if _counts(value) and value == 1} - fixed
+    types = {name: _type(value) for name, value in values.items() if name not in within}
+    aligned = {name for name in types if _counts(values[name]) and values[name] % 16 == 0}
+    constants = {name: value for name, value in named.items() if name in names}
+    constants |= {name: values[name] for name in within}
+    options = {name: value for name, value in named.items() if name not in names}
+    return types, constants, aligned - fixed, options
 
 
 _TYPES = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Generic, TypeVar
 
 import torch
@@ -13,7 +14,7 @@ from engine.backends.operations import Draft
 from engine.backends.torch.experts import mix
 from engine.kernels.operands import Candidates, Groups, Number, Rows, Tokens
 from engine.kernels.torch.linear import Linear
-from engine.models.activations import ACTIVATIONS, by_rows
+from engine.models.activations import ACTIVATIONS, by_rows, in_16_rows
 from engine.models.architecture import Architecture, Attention, Experts
 from engine.models.hidden_states import AuxLayer, Backbone
 from engine.models.rotation import rotations
@@ -67,6 +68,18 @@ class EagerArithmetic:
 
 class RowArithmetic(EagerArithmetic):
     """See ``Arithmetic``. No row's bits depend on the rows beside it."""
+
+    def norm(
+        self,
+        x: Tensor,
+        epsilon: float,
+        *,
+        weight: Tensor | None = None,
+        bias: Tensor | None = None,
+        scale: float = 1.0,
+    ) -> Tensor:
+        norm = partial(super().norm, epsilon=epsilon, weight=weight, bias=bias, scale=scale)
+        return in_16_rows(norm, x)
 
     def activate(self, function: str, x: Tensor, times: Tensor | None = None) -> Tensor:
         result = by_rows(_FUNCTIONS[function])(x)
@@ -320,14 +333,15 @@ def split_qkv(
     kv_heads = spec.kv_heads if spec.shared_with is None else 0
     qk, value = by_head.split((spec.heads + kv_heads, kv_heads), dim=1)
     if norms is not None and not spec.qk_norm_after_rope:
-        qk = _norm_qk(qk.float(), spec, epsilon) * norms
+        qk = in_16_rows(partial(_norm_qk, spec=spec, epsilon=epsilon), qk.float()) * norms
     if rotation is not None:
         qk = _apply_rope(qk.float(), rotation)
     if norms is not None and spec.qk_norm_after_rope:
-        qk = _norm_qk(qk.float(), spec, epsilon) * norms
+        qk = in_16_rows(partial(_norm_qk, spec=spec, epsilon=epsilon), qk.float()) * norms
     query, key = qk.to(qkv.dtype).split((spec.heads, kv_heads), dim=1)
     if spec.value_norm:
-        value = torch.rms_norm(value.float(), (spec.head_dim,), None, epsilon).to(qkv.dtype)
+        norm = partial(torch.rms_norm, normalized_shape=(spec.head_dim,), eps=epsilon)
+        value = in_16_rows(norm, value.float()).to(qkv.dtype)
     return query, key, value
 
 

@@ -7,7 +7,8 @@ future, or before its window, adds exactly zero. So neither a longer cache nor m
 and pages that no row sees can be left out.
 
 This holds where BLAS takes one path for all padded row counts. ``choose_attend`` tests that, and returns
-``attend_rowwise`` on a machine where it does not hold.
+``attend_rowwise`` on a machine where it does not hold. On a GPU, libraries choose their kernels by the
+size of each call; there ``attend_by_page`` makes all calls of 16 rows and one page.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from collections.abc import Callable
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+from engine.values import MAX_ROWS
 
 log = logging.getLogger(__name__)
 
@@ -116,6 +119,48 @@ def attend(
     return out[:rows]
 
 
+def attend_by_page(
+    query: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    bias: Tensor,
+    cap: float | None = None,
+    sinks: Tensor | None = None,
+) -> Tensor:
+    """Do as ``attend`` for up to 16 rows, by calls whose shape depends on neither rows nor pages.
+
+    More rows are a prompt's, which is always cut in the same way.
+    """
+    rows, heads, width = query.shape
+    if rows > MAX_ROWS:
+        return attend(query, keys, values, bias, cap, sinks)
+    kv_heads = keys.shape[1]
+    group, last = heads // kv_heads, bias.shape[2] // (heads // kv_heads) - 1
+    query = F.pad(query, (0, 0, 0, 0, 0, MAX_ROWS - rows)).view(MAX_ROWS, kv_heads, group, width)
+    query = query.permute(1, 2, 0, 3).reshape(kv_heads, group * MAX_ROWS, width)
+    seen = torch.arange(MAX_ROWS, device=query.device).clamp_max(last)
+    scores = []
+    for page, hidden in zip(keys, bias.unflatten(2, (group, -1)), strict=True):
+        score = torch.bmm(query, page.transpose(-1, -2)).float()
+        if cap is not None:
+            score = cap * torch.tanh(score / cap)
+        scores.append(score + hidden[:, :, seen].flatten(1, 2).float())
+    m_i = torch.stack([score.amax(-1, keepdim=True) for score in scores]).amax(0)  # exact
+    sink = None
+    if sinks is not None:
+        sink = sinks.view(kv_heads, group, 1).expand(-1, -1, MAX_ROWS).reshape(kv_heads, -1, 1)
+        m_i = torch.maximum(m_i, sink)
+    acc = torch.zeros_like(query, dtype=torch.float32)
+    l_i = torch.zeros_like(m_i)
+    for score, page in zip(scores, values, strict=True):
+        p = torch.exp(score - m_i)
+        acc, l_i = acc + torch.bmm(p.to(page.dtype), page).float(), l_i + p.sum(-1, keepdim=True)
+    if sink is not None:
+        l_i = l_i + torch.exp(sink - m_i)
+    out = (acc / l_i).to(values.dtype).view(kv_heads, group, MAX_ROWS, width)
+    return out.permute(2, 0, 1, 3).reshape(MAX_ROWS, -1)[:rows]
+
+
 def attend_rowwise(
     query: Tensor,
     keys: Tensor,
@@ -143,7 +188,12 @@ _row_independent: dict[tuple[int, int, int, torch.dtype, str], bool] = {}
 def choose_attend(
     heads: int, kv_heads: int, head_dim: int, dtype: torch.dtype, device: torch.device
 ) -> Attend:
-    """Return ``attend`` if it is row-independent for such heads on this machine; tested once."""
+    """Return ``attend`` if it is row-independent for such heads on this machine; tested once.
+
+    On a GPU return ``attend_by_page``.
+    """
+    if device.type != "cpu":
+        return attend_by_page
     key = (heads, kv_heads, head_dim, dtype, device.type)
     if key not in _row_independent:
         _row_independent[key] = _is_row_independent(heads, kv_heads, head_dim, dtype, device)

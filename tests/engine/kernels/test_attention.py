@@ -14,12 +14,14 @@ from engine.kernels.torch.attention import (
     ROW_QUANTUM,
     Attend,
     attend,
+    attend_by_page,
     attend_rowwise,
     causal_bias,
     choose_attend,
     first_page,
     padded_rows,
 )
+from engine.models.activations import in_16_rows
 from engine.models.sequence_state import KVCache
 from tests.support.pairwise import all_pairs
 
@@ -247,6 +249,33 @@ def test_single_rows_give_the_bits_of_many(group: int, width: int, dtype: torch.
         )
 
 
+@pytest.mark.parametrize(("group", "width", "dtype"), [(1, 8, DTYPES[0]), (3, 64, DTYPES[1])])
+@pytest.mark.parametrize(("window", "cap"), [(None, None), (300, 0.5)])
+def test_on_a_gpu_no_call_shows_how_many_rows_and_pages_there_are(
+    group: int, width: int, dtype: torch.dtype, window: int | None, cap: float | None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """Libraries there choose another kernel for another size of a call."""
+    query, cache = random_state(group, width, dtype)
+    bmm = torch.bmm
+
+    def leaky(left: Tensor, right: Tensor) -> Tensor:
+        return bmm(left, right) * (1 + 1e-4 * (left.shape[0] + left.shape[1]))
+
+    for start in (0, PAGE_SIZE - 5, 2 * PAGE_SIZE - 15, CONTEXT - 16):
+        many = attended(query, cache, start, 16, window, cap, attend_by_page)
+        expected = attended(query, cache, start, 16, window, cap)
+        assert torch.allclose(many.float(), expected.float(), atol=1e-5 if group == 1 else 2e-2)
+        with monkeypatch.context() as patch:
+            patch.setattr(torch, "bmm", leaky)
+            many = attended(query, cache, start, 16, window, cap, attend_by_page)
+            for rows in (1, 4, 7):
+                few = attended(query, cache, start, rows, window, cap, attend_by_page)
+                assert torch.equal(few, many[:rows]), (start, rows)
+            alone = attended(query, cache, start + 15, 1, window, cap, attend_by_page)
+            assert torch.equal(alone[0], many[15])
+
+
 def test_where_rows_depend_on_each_other_they_are_attended_one_by_one(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -267,3 +296,21 @@ def test_where_rows_depend_on_each_other_they_are_attended_one_by_one(
         assert torch.equal(
             attended(query, cache, PAGE_SIZE - 5 + row, 1, attend=chosen)[0], many[row]
         )
+
+
+def test_a_gpu_reduces_16_rows_at_a_time() -> None:
+    """Torch divides a reduction among threads by the number of rows."""
+    seen: list[int] = []
+
+    def norm(x: Tensor) -> Tensor:
+        seen.append(len(x))
+        return torch.rms_norm(x, x.shape[-1:])
+
+    for device, rows, computed in (
+        ("meta", 3, 16),
+        ("meta", 16, 16),
+        ("meta", 20, 20),
+        ("cpu", 3, 3),
+    ):
+        assert in_16_rows(norm, torch.ones(rows, 2, 8, device=device)).shape == (rows, 2, 8)
+        assert seen.pop() == computed

@@ -12,8 +12,7 @@ from torch import Tensor
 
 from engine.backends.cuda.decoder import CudaDecoder
 from engine.backends.cuda.trial.findings import Comparison, some
-from engine.kernels.cuda import KV_SPLIT
-from engine.kernels.cuda.attention import Workspace, attend, choose_tiling
+from engine.kernels.cuda.attention import Tiling, Workspace, attend, choose_tiling
 from engine.kernels.cuda.kv_cache import FP8, LayerKV, StaticKVCache
 from engine.kernels.cuda.linear.dispatch import DTYPE
 from engine.kernels.cuda.references import attend_reference, rope_and_store_reference
@@ -21,9 +20,8 @@ from engine.kernels.cuda.rotary import rope_and_store
 from engine.models.architecture import Attention
 from engine.values import MAX_ROWS
 
-_CAPACITY = 5120
-"""Positions of the trial's cache: more than one chunk of splits. What divides a longer cache's capacity
-divides this one's too, since Triton compiles other code for multiples of 16."""
+_MORE_SPLITS = 4
+"""Splits of the trial's cache beyond one for each part, so that some parts have two."""
 _FILLED = 512
 """Rows that the reference stores at once."""
 _ATTENTION_ERROR = (2**-6, 2**-6)
@@ -52,6 +50,10 @@ class AttentionCase:
         parts += [] if spec.window is None else [f"window {spec.window}"]
         parts += [] if spec.score_cap is None else [f"cap {spec.score_cap:g}"]
         return ", ".join(parts)
+
+    @property
+    def _tiling(self) -> Tiling:
+        return choose_tiling(self.spec.heads, self.spec.kv_heads, self.spec.head_dim)
 
     def check_stores(self, comparison: Comparison) -> Callable[[], object]:
         """Try ``rope_and_store``; see ``try_kernel``."""
@@ -89,7 +91,7 @@ class AttentionCase:
     def check_attends(self, comparison: Comparison) -> Callable[[], object]:
         """Try ``attend``; see ``try_kernel``."""
         spec, cache = self.spec, self._filled()
-        tiling = choose_tiling(spec.heads, spec.kv_heads, spec.head_dim)
+        tiling = self._tiling
         workspace = Workspace.make(
             heads=spec.heads, head_dim=spec.head_dim, capacity=self.capacity, tiling=tiling,
             device=self.device,
@@ -111,9 +113,10 @@ class AttentionCase:
         return lambda: run(slice(None))
 
     def _starts(self) -> list[int]:
-        """Return positions of row 0: at the beginning, at borders of splits and chunks, at the end."""
-        chunk = 16 * KV_SPLIT
-        borders = [0, KV_SPLIT - 3, 3 * KV_SPLIT - 15, chunk - 7, self.capacity - MAX_ROWS]
+        """Return positions of row 0: the first, at borders of splits, chunks and parts, and the last."""
+        tiling = self._tiling
+        splits = (1, 3, tiling.chunk, tiling.parts(self.capacity))
+        borders = [0, *(count * tiling.split - 7 for count in splits), self.capacity - MAX_ROWS]
         inside = [start for start in borders if 0 <= start <= self.capacity - MAX_ROWS]
         return sorted({*some(inside, self.device), inside[-1]})
 
@@ -135,8 +138,8 @@ class AttentionCase:
 
     def _qkv(self, rows: int, seed: int) -> Tensor:
         width = (self.spec.heads + 2 * self.spec.kv_heads) * self.spec.head_dim
-        draw = torch.Generator().manual_seed(seed)
-        return torch.randn(rows, width, generator=draw).to(self.device, DTYPE)
+        draw = torch.Generator(self.device).manual_seed(seed)
+        return torch.randn(rows, width, generator=draw, device=self.device).to(DTYPE)
 
 
 def _bits(stored: Tensor) -> Tensor:
@@ -150,10 +153,15 @@ def _stored(slot: LayerKV) -> Iterator[Tensor]:
         yield floats.flatten(0, 1)
 
 
+def _capacity(spec: Attention, context: int) -> int:
+    """Return the positions of the trial's cache. What divides the model's capacity divides it too, since
+    Triton compiles other code for multiples of 16."""
+    tiling = choose_tiling(spec.heads, spec.kv_heads, spec.head_dim)
+    return min(context, (tiling.most_parts + _MORE_SPLITS) * tiling.split + context % 16)
+
+
 def attention_cases(model: CudaDecoder) -> list[AttentionCase]:
     """Return the attention of the model's layers that differ in what their launches depend on."""
-    context = model.info.context
-    capacity = min(context, _CAPACITY + context % 16)
     found = [
         AttentionCase(
             spec.attention,
@@ -163,7 +171,7 @@ def attention_cases(model: CudaDecoder) -> list[AttentionCase]:
                 "epsilon": model.architecture.epsilon,
                 "scale": spec.attention.query_scale,
             },
-            capacity,
+            _capacity(spec.attention, model.info.context),
             model.cached,
             model.device,
         )

@@ -10,15 +10,20 @@ from engine.backends.cuda.trial.attention import attention_cases
 from engine.backends.cuda.trial.findings import Comparison, Finding, some, try_kernel
 from engine.backends.cuda.trial.linear import linear_cases
 from engine.backends.cuda.trial.norm import norm_cases
+from engine.backends.cuda.trial.rounds import HostRules
 from engine.values import MAX_ROWS
 
 Check = Callable[[Comparison], Callable[[], object]]
 
 
 def try_model(
-    model: CudaDecoder, report: Callable[[float], None] = lambda share: None
+    model: CudaDecoder,
+    host: HostRules | None = None,
+    report: Callable[[float], None] = lambda share: None,
 ) -> tuple[Finding, ...]:
     """Try each kernel at each shape that the model has; ``report`` is told which share is done.
+
+    ``host``: the host's rules, to try a target's sampling by.
 
     Raise DeviceLost if a kernel loses the GPU, and torch's errors for full memory.
     """
@@ -31,6 +36,11 @@ def try_model(
             ("rope and cache", each.shape, each.check_stores),
             ("attention", each.shape, each.check_attends),
         ]
+    if host is not None:
+        from engine.backends.cuda.trial.sampling import sampling_cases  # it needs Triton
+
+        cases = sampling_cases(model.info.vocabulary, model.device, host)
+        trials += [("sampling", each.shape, each.check) for each in cases]
     # Last, since it shows a fault of any kernel and does not name it.
     trials.append(("whole step", model.info.quantization, _check_step(model)))
     findings = []

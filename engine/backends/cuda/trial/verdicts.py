@@ -39,8 +39,8 @@ _ROOT = Path(__file__).parents[4]
 class Verdict:
     """What was found for a model on a machine.
 
-    ``shape``: a hash of its architecture and quantisation. ``cached``: the dtype of its KV cache.
-    ``begun``: how many trials did not end.
+    ``shape``: a hash of its architecture and quantisation. ``cached``: the dtype of its KV cache, and
+    whether it is a target, whose sampling is tried too. ``begun``: how many trials did not end.
     """
 
     machine: str

@@ -18,11 +18,11 @@ from engine.backends.cuda.trial import verdicts
 from engine.backends.cuda.trial.findings import Finding
 from engine.events import Failed, Finished
 from engine.local.engine import LocalEngine
+from engine.local.host_rules import Rules
 from engine.machine.devices import Device
 from engine.request import Request, Speculation
 from tests.engine.backends.cuda.small import SIZES, load
 from tests.engine.backends.cuda.wrong_kernels import (
-    KERNELS,
     put_wrong,
     refuse,
     spoil_rows,
@@ -116,7 +116,7 @@ def first_fault(model: CudaDecoder) -> Finding | None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(trial, "try_kernel", try_kernel)
         with suppress(Found):
-            trial.try_model(model, report)
+            trial.try_model(model, Rules(), report)
     return found[0] if found else None
 
 
@@ -135,15 +135,15 @@ def test_right_kernels_pass(name: str, folder: Path, tmp_path: Path) -> None:
         write_family(tmp_path, name)
         model = load(tmp_path)
     shares: list[float] = []
-    findings = trial.try_model(model, shares.append)
+    findings = trial.try_model(model, Rules(), shares.append)
     assert not [str(each) for each in findings if each.why]
-    assert shares == sorted(shares) and shares[0] == 0 and len(shares) == len(findings) >= 8
+    assert shares == sorted(shares) and shares[0] == 0 and len(shares) == len(findings) >= 12
     assert all(0 <= each.error < 0.2 and each.ms > 0 for each in findings)
 
 
 @pytest.mark.parametrize(
     ("name", "spoil"),
-    [*((name, spoil_values) for name in KERNELS), *((name, spoil_rows) for name in ROWS)],
+    [*((name, spoil_values) for name in NAMED), *((name, spoil_rows) for name in ROWS)],
 )
 def test_a_wrong_kernel_is_found_and_named(
     name: str,
@@ -161,6 +161,24 @@ def test_a_wrong_kernel_is_found_and_named(
     assert wrong.launches and fault is not None
     assert fault.kernel == NAMED[name]
     assert ("its bits" if spoil is spoil_rows else "its") in fault.why
+
+
+@pytest.mark.parametrize(("name", "place"), [("race_kernel", 0), ("accept_kernel", 1)])
+def test_wrong_sampling_is_found_by_the_hosts_rules(
+    name: str, place: int, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another token is drawn for the first row, or one more token is accepted."""
+
+    def spoil(result: torch.Tensor) -> None:
+        result.view(-1)[place] += 1
+
+    model = load(folder)
+    for cases in ("norm_cases", "linear_cases", "attention_cases"):
+        monkeypatch.setattr(trial, cases, lambda _: [])
+    wrong = put_wrong(monkeypatch, name, spoil)
+    fault = first_fault(model)
+    assert wrong.launches and fault is not None and fault.kernel == "sampling"
+    assert fault.why
 
 
 def test_a_kernel_that_does_not_run_is_found(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,6 +20,8 @@ KERNELS = {
     "rope_and_store": ("engine.kernels.cuda.rotary_kernel", 4),
     "attend_splits": ("engine.kernels.cuda.attention_kernel", 6),
     "combine_parts": ("engine.kernels.cuda.attention_kernel", 4),
+    "race_kernel": ("engine.kernels.cuda.sampling.acceptance", 7),
+    "accept_kernel": ("engine.kernels.cuda.sampling.acceptance", 12),
 }
 """The module of each kernel, and which argument it writes."""
 

@@ -103,7 +103,7 @@ def verification(rule: Rule, sampled: bool, drafting: bool = False) -> None:
         acceptance.draft(p, state, rule=rule, index=3)
     else:
         out = acceptance.empty_result(META)
-        acceptance.verify(p, p if sampled else None, state, out, rule=rule, depth=5)
+        acceptance.verify(p, p if sampled else None, state, out, rule=rule, depth=MAX_ROWS - 1)
 
 
 def stamps() -> None:
@@ -187,3 +187,25 @@ def test_a_kernel_fits_and_nothing_spills(
     for one in found:
         print(one)
     assert not [str(one) for one in found if not one.fits]
+
+
+ALWAYS = ("clock", "nf4 dequantised", "many rows")
+"""Launches that are no row's, or a prompt's."""
+
+
+@pytest.mark.skipif(INTERPRETED, reason="the interpreter specialises nothing")
+@pytest.mark.parametrize(
+    "name", [name for name in EVERYWHERE | FP8_KNOWN | ONCE if name not in ALWAYS]
+)
+def test_one_compiled_variant_and_one_division_serve_1_to_16_rows(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows have equal bits because the same code runs: one tile and one split for all numbers of rows."""
+    launches = []
+    for rows in range(1, MAX_ROWS + 1):
+        with monkeypatch.context() as patch, ptx.launching(*KERNELS) as found:
+            patch.setattr("tests.engine.kernels.cuda.test_compiled.MAX_ROWS", rows)
+            (EVERYWHERE | FP8_KNOWN | ONCE)[name]()
+        assert found
+        launches.append(found)
+    assert all(each == launches[0] for each in launches)
