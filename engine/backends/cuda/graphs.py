@@ -7,7 +7,7 @@ round of a request is a replay, and its time is that of a replay.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
@@ -116,14 +116,16 @@ class Runner:
     ) -> Pending:  # fmt: skip
         """See ``RoundRunner``. It waits for nothing, except to compile and capture a new mode."""
         mode = self.mode(depth, drafts=drafts, drawn=drawn, masked=masked)
-        if logits is None:
-            self._prepare(mode)
+        if logits is not None:
+            self.round.give(logits)
+            mode = replace(mode, given=True)
+        self._prepare(mode)
         graph = self._graphs.get(mode)
         with kernel_errors(self._verdict):
-            if graph is not None and logits is None:
+            if graph is not None:
                 graph.replay()
             else:
-                self.round.run(mode, logits)
+                self.round.run(mode)
         copy = self._copies[self._launched % _UNREAD]
         copy.copy_(self.round.result, non_blocking=True)
         self._launched += 1

@@ -37,7 +37,7 @@ class Mode:
     ``drafts``: the drafter writes the chain; otherwise the host put it there. ``drawn``: the host
     also put the distributions it was drawn from. ``masked``: ``allowed`` masks each row. ``top``: the
     result has each row's most likely tokens. ``adjusts``: the request has biases or penalties.
-    ``truncates``: it has top-k, top-p or min-p.
+    ``truncates``: it has top-k, top-p or min-p. ``given``: the rows' logits were computed elsewhere.
     """
 
     depth: int
@@ -48,6 +48,7 @@ class Mode:
     top: bool = False
     adjusts: bool = False
     truncates: bool = False
+    given: bool = False
 
 
 class DeviceRound:
@@ -62,6 +63,7 @@ class DeviceRound:
         self.p = torch.zeros(MAX_ROWS, vocabulary, device=device)  # of each row
         self.q = None if drafter is None else torch.zeros_like(self.p)  # of each drafted token
         self.allowed: Tensor | None = None  # int32 (rows, words), from a grammar
+        self.given: Tensor | None = None  # (rows, vocabulary), from a pass for several sequences
         self.result = acceptance.empty_result(device)
         # The last two tokens of the text; the second is the pending one.
         self.last_tokens = torch.zeros(2, dtype=torch.long, device=device)
@@ -106,19 +108,24 @@ class DeviceRound:
         for tensor, values in zip(changed, before, strict=True):
             tensor.copy_(values)
 
+    def give(self, logits: Tensor) -> None:
+        """Write the logits of the next round's rows, which were computed with other sequences' rows."""
+        if self.given is None:  # allocated once, as ``allowed``
+            self.given = logits.new_zeros(MAX_ROWS, logits.shape[1])
+        self.given[: len(logits)].copy_(logits)
+
     @torch.inference_mode()
-    def run(self, mode: Mode, logits: Tensor | None = None) -> None:
+    def run(self, mode: Mode) -> None:
         """Run the round: write ``result``, advance ``state`` and ``last_tokens``.
 
-        ``logits``: those of its rows, if they were computed with other sequences' rows. Drafts need at
-        least two tokens of text.
+        Drafts need at least two tokens of text.
         """
         times = self.result[TIMES].view(torch.int64)
         stamp(times, _BEGIN)
         if mode.drafts:
             self._draft(mode)
         stamp(times, _DRAFTED)
-        self._accept(mode, self._verify(mode) if logits is None else logits)
+        self._verify(mode)
         self._update_last_tokens(mode.depth)
         stamp(times, _VERIFIED)
         if mode.drafts:
@@ -147,15 +154,18 @@ class DeviceRound:
         self._logits[:, :width] = logits
         return self._logits
 
-    def _verify(self, mode: Mode) -> Tensor:
+    def _rows(self, mode: Mode) -> Tensor:
         """Return the target's logits after the pending token and each token of the chain."""
+        if mode.given:
+            assert self.given is not None
+            return self.given[: mode.depth + 1]
         self.target_state.static.length.copy_(self.state.numbers[1:2] - 1)
         ids = torch.cat([self.last_tokens[1:], self.state.drafted[: mode.depth].long()])
         return self.target.predict(self.target.step(ids, self.target_state))
 
-    def _accept(self, mode: Mode, logits: Tensor) -> None:
+    def _verify(self, mode: Mode) -> None:
         compute_distribution(
-            logits, self.state, self.p, allowed=self.allowed if mode.masked else None,
+            self._rows(mode), self.state, self.p, allowed=self.allowed if mode.masked else None,
             greedy=mode.rule is Rule.GREEDY, adjusts=mode.adjusts, truncates=mode.truncates,
         )  # fmt: skip
         q = self.q if mode.drafts or mode.drawn else None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -54,11 +53,11 @@ def test_a_reply_that_fails_leaves_the_session_whole(
     whole = list(session.run(request, lambda: False))[-1]
     run, rounds = DeviceRound.run, []
 
-    def failing(self: DeviceRound, mode: Mode, logits: Any = None) -> None:
+    def failing(self: DeviceRound, mode: Mode) -> None:
         rounds.append(mode)
         if len(rounds) == 3:
             raise error
-        run(self, mode, logits)
+        run(self, mode)
 
     with monkeypatch.context() as patch:
         patch.setattr(DeviceRound, "run", failing)

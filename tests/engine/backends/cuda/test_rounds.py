@@ -116,6 +116,10 @@ def test_a_grammar_holds_whoever_drafts(session: Session, sampling: Sampling) ->
         rounds, done = run(session, wanted, sampling, **asked)
         assert done.token_ids == alone
         assert {GRAMMAR} <= {round.proposer for round in rounds}
+    if sampling.temperature:  # a rule that weighs q may choose other words, which fit too
+        found = words(session, draft(2, acceptance=AcceptanceRule.REJECTION), sampling, **asked)
+        matcher = session.grammars.compiled(asked["grammar"]).start()
+        assert found and matcher.count_fitting(found) == len(found)
 
 
 def test_a_draft_that_is_often_right_is_accepted(folders: tuple[Path, Path], plain: Plain) -> None:
