@@ -17,7 +17,13 @@ from engine.decoding.acceptance import Acceptance
 from engine.decoding.constraint import Constraint
 from engine.decoding.context import Context
 from engine.decoding.loop import RoundOutput
-from engine.decoding.proposer import DraftProposal, Proposer, RoundDraft, RoundProposer
+from engine.decoding.proposer import (
+    DeviceDrafting,
+    DraftProposal,
+    Proposer,
+    RoundDraft,
+    RoundProposer,
+)
 from engine.decoding.sampling import Sampler
 from engine.decoding.target import Target
 from engine.decoding.verifier import VerifierOutput
@@ -67,14 +73,11 @@ class DeviceLauncher:
     ) -> None:
         """The target's state holds the text already, but for the pending token.
 
-        Only the host can evaluate a ``constraint``, so with one every proposer drafts on the host.
         ``is_alone``: whether no other request runs now; beside others, rounds are work items.
         """
         self.context, self.target, self.proposer = context, target, proposer
         self._is_alone, self._clock = is_alone, SharedClock()
-        inside = None
-        if constraint is None and isinstance(proposer, RoundProposer):
-            inside = proposer.device_drafting()
+        inside = drafting_within(proposer, constraint)
         draft = None if inside is None else inside.draft
         runner = self.runner = target.round_runner(None if draft is None else draft.drafter)
         self.drafter: _NoDraft
@@ -149,6 +152,16 @@ class DeviceLauncher:
     def _settle(self) -> None:
         """Tell the target's state what rounds have appended, as far as they were read."""
         self.target.advance(self.context.tokens[self.target.length : -1])
+
+
+def drafting_within(proposer: Proposer, constraint: Constraint | None) -> DeviceDrafting | None:
+    """Return how the proposer drafts within rounds; None if it drafts on the host.
+
+    Only the host can evaluate a ``constraint``, so with one every proposer drafts there.
+    """
+    if constraint is None and isinstance(proposer, RoundProposer):
+        return proposer.device_drafting()
+    return None
 
 
 def deepest(runner: RoundRunner, limit: int) -> int:

@@ -15,7 +15,7 @@ from time import perf_counter
 from engine.decoding.constraint import ConstrainedProposer, Constraint, ForcingController
 from engine.decoding.context import Context
 from engine.decoding.controller import Controller
-from engine.decoding.device import DeviceLauncher
+from engine.decoding.device import DeviceLauncher, drafting_within
 from engine.decoding.host import HostLauncher
 from engine.decoding.loop import Launcher, RoundLoop
 from engine.decoding.proposer import Proposer
@@ -78,7 +78,10 @@ class Sequence:
         vocabulary = target.model.info.vocabulary
         sampler = sampler_of(run, context, constraint, vocabulary, native=self.resources.native)
         proposer = self._begin(context, sampler)
-        member = controllers.batch_member(wanted, proposer, sampler) if self.batched else None
+        member = None
+        if self.batched:
+            within = target.runs_rounds and drafting_within(proposer, constraint) is not None
+            member = controllers.batch_member(wanted, proposer, sampler, within=within)
         yield from self._prefill(context, proposer, member)
         if not self.cancelled():
             controller = member or controllers.controller(wanted, proposer, sampler)

@@ -53,19 +53,25 @@ class ControllerFactory:
         return Auto(speculation.deepest, self.costs, members, recall, self._clock)
 
     def batch_member(
-        self, speculation: Speculation, proposer: Proposer, sampler: Sampler
+        self,
+        speculation: Speculation,
+        proposer: Proposer,
+        sampler: Sampler,
+        *,
+        within: bool = False,
     ) -> BatchMember:
         """Return the controller of a request beside which others may run.
 
         If it may not use history, it drafts nothing beside others: their draws may be its own, and its
-        depth would depend on the acceptance of their drafts.
+        depth would depend on the acceptance of their drafts. Nor does it if it drafts ``within`` rounds
+        on a device, which it has only alone.
         """
         return BatchMember(
             self.controller(speculation, proposer, sampler),
             self.batch,
             self._statistics(speculation.proposer, sampler),
             speculation.deepest,
-            may_draft=sampler.may_use_history,
+            may_draft=sampler.may_use_history and not within,
         )
 
     def proposer_statistics(self, proposer: str, rule: AcceptanceRule) -> ProposerStatistics:
