@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from engine.backends import row_independence
 from engine.backends.cuda.decoder import CudaDecoder
@@ -23,17 +23,20 @@ def try_on_gpu(
     host: HostRules | None,
     begin: Callable[[], None],
     report: Callable[[float], None],
+    blocks: Collection[str] = (),
 ) -> None:
     """Try what is not known to be right on this machine; nothing on a CPU.
 
     ``architecture``: as it was planned by. ``cached``: the dtype of the KV cache. ``host``: the host's
     rules, for a model whose sampling is tried too: a target. ``begin`` is called before a trial,
-    ``report`` with the share that is done. Raise KernelsFailed if a kernel failed: the next plan for this
-    model is without them. With torch, nothing may draft for a model that fails.
+    ``report`` with the share that is done. ``blocks``: see ``Support.why_not``.
+
+    Raise KernelsFailed if a kernel failed: the next plan for this model is without them. With torch,
+    nothing may draft for a model that fails.
     """
     if isinstance(model, CudaDecoder):
         assert architecture is not None  # else it was not planned so
-        _try_kernels(model, architecture, cached, host, begin, report)
+        _try_kernels(model, architecture, cached, host, begin, report, blocks)
     elif isinstance(model, TorchDecoder) and model.device.type == "cuda":
         begin()
         if fault := row_independence.first_fault(model):
@@ -50,11 +53,14 @@ def _try_kernels(
     host: HostRules | None,
     begin: Callable[[], None],
     report: Callable[[float], None],
+    blocks: Collection[str],
 ) -> None:
     """See ``try_on_gpu``."""
     info = model.info
     role = "draft" if host is None else "target"
-    verdict = verdicts.known(architecture, info.quantization, f"{cached}, {role}", info.name)
+    verdict = verdicts.known(
+        architecture, info.quantization, f"{cached}, {role}", info.name, blocks
+    )
     if not verdict.passed:
         begin()
         begun = verdict.begin()

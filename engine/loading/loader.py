@@ -98,7 +98,9 @@ def _load_cuda(
 ) -> Model:
     info = _info(plan, plan.context)
     cache_dtype = kv_cache.FP8 if plan.kv_cache_dtype == FP8 else torch.bfloat16
-    source = _tensors(plan, watch)
+    source: WeightSource = _tensors(plan, watch)
+    if plan.quantization == AS_STORED:
+        source = watch.reading(plan.checkpoint, _stored(plan, DTYPES[plan.compute]))
     return CudaDecoder(architecture, names, source, info, plan.quantization, cache_dtype)
 
 
@@ -123,13 +125,19 @@ def _native_weights(plan: ModelPlan, architecture: Architecture) -> tuple[Weight
     compiled step keeps them in. It widens bf16 as it multiplies."""
     checkpoint, device = plan.checkpoint, plan.device.torch_device
     if plan.quantization == AS_STORED:
-        return open_tensors(checkpoint, torch.float32, device, in_file_dtype=True).weight, "fp32"
+        return _stored(plan, torch.float32), "fp32"
     if plan.quantization == Q4:
         numbers = open_tensors(checkpoint, torch.float32, device, in_file_dtype=True)
         return in_four_bits(numbers, Names.among(checkpoint.tensors)), "fp32"
     whole = takes_file_dtype(architecture, plan.quantization)
     tensors = open_tensors(checkpoint, torch.float32, device, in_file_dtype=whole)
     return tensors, plan.quantization
+
+
+def _stored(plan: ModelPlan, dtype: torch.dtype) -> WeightSource:
+    """Return a source of vectors in ``dtype`` and of matrices as the file has them."""
+    device = plan.device.torch_device
+    return open_tensors(plan.checkpoint, dtype, device, in_file_dtype=True).weight
 
 
 def _load_torch(

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -116,10 +117,9 @@ def _load(plan: ModelPlan, watch: LoadWatch, rules: Rules | None = None) -> Mode
     """Load a model, and try it if it is on a GPU: a target also by the host's ``rules``."""
     model, device = load_planned(plan, watch), plan.device.torch_device
     with device_errors(device):
-        architecture = described(plan.checkpoint)
-        try_on_gpu(
-            model, architecture, plan.cached, rules, lambda: watch.begin(Stage.TRYING), watch.done
-        )
+        architecture, blocks = described(plan.checkpoint), plan.checkpoint.block_formats
+        begin = partial(watch.begin, Stage.TRYING)
+        try_on_gpu(model, architecture, plan.cached, rules, begin, watch.done, blocks)
     return model
 
 

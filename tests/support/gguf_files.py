@@ -14,8 +14,10 @@ from typing import Any
 
 import gguf
 import numpy as np
+import torch
 from safetensors.numpy import load_file
 
+from engine.kernels.formats.block_rounding import to_blocks
 from engine.models.checkpoints.checkpoint import inspect
 from engine.models.checkpoints.gguf.tokenizers.vocabulary import read_vocabulary
 
@@ -114,12 +116,38 @@ def write_gguf(
     edit(tensors)
     for key, weight in tensors.items():
         stored = gguf.GGMLQuantizationType[kind(key, weight)]
-        writer.add_tensor(key, gguf.quants.quantize(weight, stored), raw_dtype=stored)
+        own = _K_BLOCKS.get(stored.name)
+        data = gguf.quants.quantize(weight, stored) if own is None else own(weight)
+        writer.add_tensor(key, data, raw_dtype=stored)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
     return file
+
+
+def _in_q4_k(weight: np.ndarray) -> np.ndarray:
+    data = to_blocks("q4_k", torch.from_numpy(weight)).data
+    assert isinstance(data, torch.Tensor)
+    return data.numpy()
+
+
+def _in_q6_k(weight: np.ndarray) -> np.ndarray:
+    """Codes of six bits around 32: lower halves, upper bits, a scale for 16 inputs and one for all."""
+    groups = weight.reshape(-1, 16, 16)
+    steps = np.abs(groups).max(-1) / 31
+    whole = (steps.max(-1, keepdims=True) / 127).astype(np.float16)
+    scales = np.ceil(steps / np.maximum(whole, 1e-8)).clip(0, 127).astype(np.int8)
+    step = np.maximum(scales * whole.astype(np.float32), 1e-8)[..., None]
+    codes = (np.rint(groups / step).clip(-32, 31) + 32).astype(np.uint8).reshape(-1, 2, 4, 32)
+    low = (codes[:, :, :2] & 15) | (codes[:, :, 2:] & 15) << 4
+    high = (codes >> 4 << np.array([0, 2, 4, 6], np.uint8)[:, None]).sum(2, dtype=np.uint8)
+    blocks = [part.reshape(len(groups), -1).view(np.uint8) for part in (low, high, scales, whole)]
+    return np.concatenate(blocks, axis=1).reshape(len(weight), -1)
+
+
+_K_BLOCKS = {"Q4_K": _in_q4_k, "Q6_K": _in_q6_k}
+"""What the package ``gguf`` cannot quantise to."""
 
 
 def _text_alone(config: dict[str, Any], weights: Tensors) -> tuple[dict[str, Any], Tensors]:

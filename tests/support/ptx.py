@@ -44,17 +44,21 @@ class Usage:
     spilled: int
     """Bytes of stack and local memory per thread: what does not fit in registers goes there."""
     threads: int
+    apart: tuple[str, ...] = ()
+    """Layouts in which inline assembler gets elements that are no neighbours in memory: its order of
+    bytes would be wrong."""
 
     @property
     def fits(self) -> bool:
         """In registers, in shared memory, and of a size that a multiprocessor can hold."""
         shared = self.shared <= SHARED_LIMITS[self.capability] * 1024
-        return shared and not self.spilled and self.registers * self.threads <= REGISTERS
+        held = not self.spilled and self.registers * self.threads <= REGISTERS
+        return shared and held and not self.apart
 
     def __str__(self) -> str:
         return (
             f"{self.name} sm_{self.capability}: {self.registers} registers x {self.threads} "
-            f"threads, {self.shared} bytes shared, {self.spilled} bytes spilled"
+            f"threads, {self.shared} bytes shared, {self.spilled} bytes spilled{self.apart or ''}"
         )
 
 
@@ -92,6 +96,7 @@ def usage(
         shared=made.metadata.shared,
         spilled=spilled,
         threads=32 * made.metadata.num_warps,
+        apart=_apart(made.asm["ttgir"]),
     )
 
 
@@ -184,6 +189,7 @@ _TYPES = {
     torch.float8_e4m3fn: "fp8e4nv",
     torch.uint8: "u8",
     torch.int8: "i8",
+    torch.int16: "i16",
     torch.int32: "i32",
     torch.int64: "i64",
     torch.bool: "i1",
@@ -199,6 +205,24 @@ def _type(value: object) -> str:
     if isinstance(value, torch.Tensor):
         return f"*{_TYPES[value.dtype]}"
     return "fp32" if isinstance(value, float) else "i32"
+
+
+_PACKED = re.compile(r"elementwise_inline_asm .*packed_element = (\d+).*?: tensor<\w+, (#\w+)>")
+
+
+def _apart(ttgir: str) -> tuple[str, ...]:
+    """Return ``Usage.apart``: a thread's first elements must follow each other in the last dimension."""
+    layouts = dict(re.findall(r"^(#\w+) = (.*)$", ttgir, re.MULTILINE))
+    found = {(int(count), layouts[name]) for count, name in _PACKED.findall(ttgir)}
+    return tuple(layout for count, layout in found if not _follow(layout, count))
+
+
+def _follow(layout: str, count: int) -> bool:
+    blocked = re.search(r"sizePerThread = \[(?:1, )?(\d+)\].*order = \[(?:1, )?0\]", layout)
+    if blocked:
+        return int(blocked[1]) >= count
+    first = ", ".join(f"[0, {1 << bit}]" for bit in range(count.bit_length() - 1))
+    return f"register = [{first}" in layout
 
 
 def _resources(binary: bytes) -> tuple[int, int]:

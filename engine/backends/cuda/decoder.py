@@ -6,7 +6,7 @@ graph. In Triton's interpreter everything is in the CPU's memory.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import torch
 from torch import Tensor
@@ -27,7 +27,8 @@ from engine.kernels.cuda.linear.bulk import BulkLinear
 from engine.kernels.cuda.linear.dispatch import DTYPE, convert_weight, embedding_of, make_linear
 from engine.kernels.cuda.linear.fusion import PLAIN, FusedLinear, Norm, normalise
 from engine.kernels.cuda.rotary import rope_and_store
-from engine.kernels.formats import QUANTISED
+from engine.kernels.formats import AS_STORED, QUANTISED
+from engine.kernels.formats.block_planes import FORMS
 from engine.machine.devices import device_errors
 from engine.models.activations import ACTIVATIONS
 from engine.models.architecture import Architecture, Attention, Rope, Temperature
@@ -37,7 +38,7 @@ from engine.models.rotation import cosines, temperatures
 from engine.models.rounds import RoundDrafter, RoundRunner
 from engine.models.sequence_state import SequenceState
 from engine.models.tensor_shapes import Names
-from engine.models.weight_loading import TensorSource, read_norm
+from engine.models.weight_loading import WeightSource, read_norm
 from engine.values import MAX_ROWS
 
 SUPPORT = Support(
@@ -45,14 +46,18 @@ SUPPORT = Support(
     {Attention: ATTENTION[Attention] | {"temperature"}},
     GATED_MLP,
     ACTIVATIONS,
-    ("bf16", *QUANTISED),
+    ("bf16", *QUANTISED, AS_STORED),
     DECODER | {"post_norms", "residual_scale", "logit_scale"},
+    frozenset(FORMS),
 )
 
 
-def why_not(architecture: Architecture, weights: str) -> str | None:
-    """Return why the kernels cannot run such a model, as a sentence for people; None if they can."""
-    reason = SUPPORT.why_not(architecture, weights)
+def why_not(architecture: Architecture, weights: str, blocks: Collection[str] = ()) -> str | None:
+    """Return why the kernels cannot run such a model, as a sentence for people; None if they can.
+
+    ``blocks``: see ``Support.why_not``.
+    """
+    reason = SUPPORT.why_not(architecture, weights, blocks)
     if reason is not None:
         return reason
     return layers.wrong_width(architecture)
@@ -70,23 +75,21 @@ class CudaDecoder(LayerDecoder[DeviceState, Step]):
         self,
         architecture: Architecture,
         names: Names,
-        tensor: TensorSource,
+        tensor: WeightSource,
         info: ModelInfo,
         quantization: str,
         kv_dtype: torch.dtype = torch.bfloat16,
     ) -> None:
-        """``quantization``: bf16, int8 or nf4. ``kv_dtype``: bf16, or e4m3 for half the KV cache."""
-        table = tensor(names.embedding)
-        super().__init__(architecture, info, DTYPE, table.device)
+        """``quantization``: bf16, int8, nf4 or stored. ``kv_dtype``: bf16, or e4m3 in half the memory."""
+        norm = read_norm(architecture, tensor, names.norm)
+        super().__init__(architecture, info, DTYPE, norm.weight.device)
+        self.norm = Norm(norm.weight, norm.epsilon)
         self.cached = kv_dtype
-        weight = convert_weight(quantization, table)
+        weight = convert_weight(quantization, tensor(names.embedding), self.device)
         self.embedding = embedding_of(weight)
         if not architecture.tied:
-            weight = convert_weight(quantization, tensor(names.head))
-        del table
+            weight = convert_weight(quantization, tensor(names.head), self.device)
         self.head = BulkLinear(make_linear(weight), weight, PLAIN)
-        norm = read_norm(architecture, tensor, names.norm)
-        self.norm = Norm(norm.weight, norm.epsilon)
         rotations = self._rotations()
         self.layers = [
             layers.load(
@@ -95,6 +98,7 @@ class CudaDecoder(LayerDecoder[DeviceState, Step]):
                 names.within(index, tensor),
                 quantization,
                 rotations.get((spec.attention.rope, spec.attention.head_dim)),
+                self.device,
             )
             for index, spec in enumerate(architecture.layers)
         ]

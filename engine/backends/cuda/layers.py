@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import partial
 
+import torch
 from torch import Tensor
 
 from engine.kernels.cuda.linear.bulk import BulkLinear
 from engine.kernels.cuda.linear.dispatch import Weight, convert_weight, make_linear
 from engine.kernels.cuda.linear.fusion import Fusion, Norm
-from engine.kernels.formats.blocks import widen
 from engine.kernels.torch.factory import Kernels, plain_embedding
 from engine.kernels.torch.linear import Biased, Linear
 from engine.models.activations import Activation, activation
 from engine.models.architecture import Architecture, LayerSpec
-from engine.models.weight_loading import TensorSource, load_layer
+from engine.models.weight_loading import WeightSource, load_layer
 from engine.models.weights import GatedMlpWeights, RmsNorm
 
 WIDEST_HEAD = 256
@@ -56,16 +56,17 @@ class UnfusedLinear:
 def load(
     architecture: Architecture,
     spec: LayerSpec,
-    tensor: TensorSource,
+    tensor: WeightSource,
     quantization: str,
     rotation: Tensor | None,
+    device: torch.device,
 ) -> CudaLayer:
     """Load one layer; ``tensor`` reads a tensor by its name within the layer.
 
     The weights do not include the scale of the scores: the rope kernel multiplies the queries by it.
     """
     kernels = Kernels(
-        lambda weight: UnfusedLinear(convert_weight(quantization, widen(weight))), plain_embedding
+        lambda weight: UnfusedLinear(convert_weight(quantization, weight, device)), plain_embedding
     )
     unscaled = replace(spec, mixer=replace(spec.attention, query_scale=1.0))
     layer = load_layer(architecture, unscaled, tensor, kernels)

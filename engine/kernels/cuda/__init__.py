@@ -7,9 +7,9 @@ Linear layers, in ``linear``, that read a weight once for 1 to 64 rows:
     ``streamed``            launches the kernels
     ``bulk``                any number of rows: the kernel for few; cuBLAS for many, then ``bulk_kernel``
     ``fusion``              what comes with a product: a norm before it, bias, gate and residual in it
-    ``reference``           the same in torch, for all three formats
+    ``reference``           the same in torch, for all formats
     ``tiles``               how the work is split
-    ``float_weights`` ``int8`` ``nf4``   kernels; ``parts`` is what they share
+    ``float_weights`` ``int8`` ``nf4`` ``blocks``   kernels; ``parts`` is what they share
 
 Attention over a cache whose length is on the device:
     ``attention``           launch; kernels in ``attention_kernel``

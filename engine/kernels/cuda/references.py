@@ -101,14 +101,16 @@ def linear_reference(weight: Weight, fusion: Fusion) -> FusedLinear:
     """Return the reference of the linear layer with ``weight`` and ``fusion``."""
     if isinstance(weight, Int8Weight):
         return Int8Reference(weight, fusion)
-    return FloatReference(weight, fusion, lambda floats: partial(F.linear, weight=floats))
+    return FloatReference(
+        floats_of(weight), fusion, lambda floats: partial(F.linear, weight=floats)
+    )
 
 
 def floats_of(weight: Weight) -> Tensor:
     """Return the weight as the kernels multiply by it: float32 ``(out, in)``."""
-    if isinstance(weight, Int8Weight):
-        return weight.dequantise()
-    return weight.float() if isinstance(weight, Tensor) else dequantise_rounded(weight)
+    if isinstance(weight, tuple):
+        return torch.cat([floats_of(part) for part in weight])
+    return weight.dequantise() if isinstance(weight, Int8Weight) else dequantise_rounded(weight)
 
 
 class Int8Reference:

@@ -12,7 +12,7 @@ minimum. llama.cpp, Ollama and MLX use this name."""
 AS_STORED = "stored"
 """The blocks of a GGUF file, in any format, multiplied as they lie in the file."""
 IN_BLOCKS = (Q4, AS_STORED)
-"""Formats that only the compiled step multiplies by."""
+"""Formats of blocks: the compiled step multiplies by both, the CUDA kernels by the second."""
 
 QUANTIZATIONS = ("auto", *FORMATS, Q4, AS_STORED)
 """Values of the setting ``quantization``, everywhere; auto is what suits model and machine."""

@@ -1,7 +1,7 @@
 """Make a model's weights into linear layers and embeddings: the seam between models and kernels.
 
-A model gets ``Kernels`` and knows nothing of the format behind them. Only the compiled step multiplies
-by a GGUF file's blocks; the kernels here dequantise them first.
+A model gets ``Kernels`` and knows nothing of the format behind them. The compiled step and the CUDA
+kernels multiply by a GGUF file's blocks; the kernels here dequantise them first.
 """
 
 from __future__ import annotations

@@ -231,6 +231,9 @@ def why_not_stored(checkpoint: Checkpoint, device: Device) -> str | None:
 
 
 def _why_no_blocks(checkpoint: Checkpoint, quantization: str, device: Device) -> str | None:
+    if device.kernels:
+        reason = _why_no_kernels(checkpoint, quantization)
+        return reason and f"its kernels cannot run this model so. {reason} Choose int8."
     if compiled_step(device) is None:
         return "it needs the compiled kernels on a CPU, which are not available. Choose int8."
     architecture = described(checkpoint)
@@ -347,4 +350,6 @@ def _why_no_kernels(checkpoint: Checkpoint, quantization: str) -> str | None:
     architecture = described(checkpoint)
     if architecture is None:
         return None
-    return cuda.why_not(architecture, quantization) or verdicts.why_not(architecture, quantization)
+    blocks = checkpoint.block_formats
+    reason = cuda.why_not(architecture, quantization, blocks)
+    return reason or verdicts.why_not(architecture, quantization, blocks)

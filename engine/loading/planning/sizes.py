@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -11,6 +12,7 @@ from engine.backends.linear_factory import LinearFactory
 from engine.drafting.heads.base import HeadPlan
 from engine.kernels.formats import AS_STORED, FP8, Q4, QUANTISED
 from engine.kernels.formats.block_formats import LAYOUTS
+from engine.kernels.formats.block_planes import FORMS, bits_in_planes
 from engine.loading.planning import fit
 from engine.loading.planning.choices import (
     compute_dtype,
@@ -114,10 +116,21 @@ class PairSizes:
         weights = quantization if quantization in QUANTISED else cache
         size = ModelSize.of(checkpoint, weights, cache, self.checkpoint_mb)
         if quantization == AS_STORED:  # the head is the embedding's matrix where they are the same
-            return replace(size, block_bytes=checkpoint.bytes, repeated=0)
+            return replace(size, block_bytes=self._stored_bytes(checkpoint), repeated=0)
         if quantization == Q4:
             return replace(size, block_bytes=bytes_in_four_bits(checkpoint), repeated=0)
         return size if packs(checkpoint, self.device) else replace(size, repeated=0)
+
+    def _stored_bytes(self, checkpoint: Checkpoint) -> int:
+        """Return the bytes of a GGUF file's tensors here: on a GPU, of planes and of floats in bf16."""
+        if not self.device.kernels:
+            return checkpoint.bytes
+        bits = (
+            math.prod(info.shape) * (bits_in_planes(format) if format in FORMS else 16)
+            for info in checkpoint.tensors.values()
+            for format in [info.dtype.lower()]
+        )
+        return int(sum(bits)) // 8
 
 
 def _rounded(size: ModelSize, checkpoint: Checkpoint, format: str) -> ModelSize:

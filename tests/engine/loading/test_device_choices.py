@@ -63,7 +63,7 @@ def test_on_a_gpu_weights_are_narrow_and_a_draft_narrower(folder: Path) -> None:
     ]  # fmt: skip
     assert not packs(found, KERNELS)
     assert quantization_note("nf4", found, KERNELS) is None
-    assert "cannot compute with fp32 weights, only with bf16, int8, nf4" in (
+    assert "cannot compute with fp32 weights, only with bf16, int8, nf4, stored" in (
         quantization_note("fp32", found, KERNELS) or ""
     )
 

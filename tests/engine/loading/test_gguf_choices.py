@@ -13,6 +13,8 @@ from engine.backends.native import build
 from engine.backends.native.decoder import NativeDecoder
 from engine.errors import InvalidRequest
 from engine.loading.planning.choices import (
+    Backend,
+    choose_backend,
     choose_quantization,
     draft_quantization,
     quantization_note,
@@ -55,7 +57,8 @@ def found(file: Path) -> Checkpoint:
 def test_blocks_are_multiplied_as_they_are_where_the_step_is_compiled(found: Checkpoint) -> None:
     assert choose_quantization(found, "auto", PLACE) == "stored"
     assert choose_quantization(found, "auto", INTERPRETED) == "int8"
-    assert choose_quantization(found, "auto", GPU) == "int8"
+    assert choose_quantization(found, "auto", GPU) == "stored"
+    assert choose_backend(found, "stored", GPU) is Backend.CUDA
     assert choose_quantization(found, "int8", PLACE) == "int8"
 
 
@@ -82,6 +85,18 @@ def test_blocks_that_the_step_does_not_list_are_not_left_as_they_are(
         choose_quantization(found, "stored", PLACE)
 
 
+def test_blocks_that_a_gpu_cannot_multiply_are_rounded_there(found: Checkpoint) -> None:
+    dtypes = {"Q8_0": "IQ4_NL"}
+    tensors = {
+        name: info._replace(dtype=dtypes.get(info.dtype, info.dtype))
+        for name, info in found.tensors.items()
+    }
+    found = replace(found, tensors=tensors)
+    assert choose_quantization(found, "auto", GPU) == "int8"
+    with pytest.raises(InvalidRequest, match="CUDA kernels cannot compute with IQ4_NL blocks"):
+        choose_quantization(found, "stored", GPU)
+
+
 def test_people_are_told_what_becomes_of_them(found: Checkpoint, folder: Path) -> None:
     assert "weights directly" in (quantization_note("stored", found, PLACE) or "")
     assert "rounded to int8" in (quantization_note("int8", found, PLACE) or "")
@@ -94,6 +109,8 @@ def test_memory_is_reckoned_by_the_files_bits(folder: Path, tmp_path: Path) -> N
     sizes = PairSizes(narrow, None, (), LinearFactory.choose("fp32", PLACE), PLACE)
     (stored,), (int8,) = (sizes.models(kind, "auto") for kind in ("stored", "int8"))
     assert narrow.bytes <= stored.weight_bytes() < int8.weight_bytes()
+    planes = replace(sizes, device=GPU)._stored_bytes(narrow)
+    assert planes == pytest.approx(narrow.bytes, rel=0.05)  # vectors are half as wide
 
 
 def test_nobody_is_told_to_round_again_what_would_hardly_be_smaller(

@@ -12,7 +12,7 @@ from engine.backends.cuda.decoder import CudaDecoder
 from engine.backends.cuda.trial.findings import Comparison
 from engine.kernels.cuda import STREAMED_ROWS
 from engine.kernels.cuda.linear.bulk import BulkLinear
-from engine.kernels.cuda.linear.dispatch import DTYPE, shape_of, take_outputs
+from engine.kernels.cuda.linear.dispatch import DTYPE, codes_of, shape_of, take_outputs
 from engine.kernels.cuda.linear.reference import FloatReference
 from engine.kernels.cuda.references import floats_of, linear_reference
 from engine.kernels.torch.linear import trial_rows
@@ -43,6 +43,7 @@ class LinearCase:
         """Return all that the launch depends on."""
         fusion, (outputs, width) = self.linear.fusion, shape_of(self.linear.weight)
         parts = [f"{outputs} x {width}", str(self.dtype).removeprefix("torch.")]
+        parts += codes_of(self.linear.weight)
         parts += ["norm"] * (fusion.norm is not None) + ["bias"] * (fusion.bias is not None)
         parts += ["gate"] * fusion.gated + ["residual"] * self.adds
         return ", ".join(parts)

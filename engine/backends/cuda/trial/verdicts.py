@@ -8,7 +8,7 @@ import json
 import logging
 import math
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from importlib import metadata
@@ -20,6 +20,7 @@ import torch
 from engine.backends.cuda.trial.findings import Finding
 from engine.errors import DiskError, ForetokenError, KernelsFailed
 from engine.files import read_json, write_private
+from engine.kernels.formats import AS_STORED
 from engine.machine import compilers
 from engine.machine.devices import ran_out
 from engine.models.architecture import Architecture
@@ -78,23 +79,37 @@ class Verdict:
         return ended
 
 
-def known(architecture: Architecture, quantization: str, cached: str, model: str) -> Verdict:
-    """Return what is known of a model on this machine, whose name for people is ``model``."""
-    empty = Verdict(machine(), model, shape_of(architecture, quantization), cached)
+def known(
+    architecture: Architecture,
+    quantization: str,
+    cached: str,
+    model: str,
+    blocks: Collection[str] = (),
+) -> Verdict:
+    """Return what is known of a model on this machine, whose name for people is ``model``.
+
+    ``blocks``: see ``Support.why_not``.
+    """
+    empty = Verdict(machine(), model, shape_of(architecture, quantization, blocks), cached)
     return next((each for each in kept() if _same(each, empty)), empty)
 
 
-def why_not(architecture: Architecture, quantization: str) -> str | None:
+def why_not(
+    architecture: Architecture, quantization: str, blocks: Collection[str] = ()
+) -> str | None:
     """Return why the kernels are not used for a model on this machine, as sentences, or None."""
-    shape = shape_of(architecture, quantization)
+    shape = shape_of(architecture, quantization, blocks)
     for each in kept():
         if (each.machine, each.shape) == (machine(), shape) and each.fault:
             return f"{each.fault} `foretoken diagnostics --gpu` prints all results."
     return None
 
 
-def shape_of(architecture: Architecture, quantization: str) -> str:
-    return hashlib.sha256(repr((architecture, quantization)).encode()).hexdigest()[:16]
+def shape_of(architecture: Architecture, quantization: str, blocks: Collection[str] = ()) -> str:
+    """Return ``Verdict.shape``; ``blocks`` count only if they are multiplied as they are stored."""
+    formats = sorted(blocks) if quantization == AS_STORED else []
+    text = repr((architecture, quantization, formats))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 @contextmanager

@@ -10,8 +10,10 @@ import torch
 from torch import Tensor
 
 from engine.kernels.cuda import STREAMED_ROWS
-from engine.kernels.cuda.linear.fusion import FusedLinear, Fusion, normalise
+from engine.kernels.cuda.linear.dispatch import Weight
+from engine.kernels.cuda.linear.fusion import FusedLinear, Fusion, finish_sums, normalise
 from engine.kernels.formats import nf4
+from engine.kernels.formats.block_planes import BlockPlanes
 from engine.kernels.formats.int8 import Int8Weight
 from engine.kernels.formats.nf4 import GROUP, Nf4Weight
 
@@ -19,8 +21,6 @@ PART = 8192
 """Outputs dequantised at once: some tens of megabytes. That many rows are whole groups and bytes."""
 LEAST_INTEGER_ROWS = 17
 """Least rows of cuBLAS's int8 product; its other sizes must be multiples of 8."""
-COLUMNS = 1024
-"""Outputs that one program finishes."""
 
 
 class BulkLinear:
@@ -29,9 +29,7 @@ class BulkLinear:
     Of many rows, only int8 gives the bits of ``streamed``.
     """
 
-    def __init__(
-        self, streamed: FusedLinear, weight: Tensor | Int8Weight | Nf4Weight, fusion: Fusion
-    ) -> None:
+    def __init__(self, streamed: FusedLinear, weight: Weight, fusion: Fusion) -> None:
         self.streamed, self.weight, self.fusion = streamed, weight, fusion
 
     def __call__(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
@@ -40,7 +38,9 @@ class BulkLinear:
         if isinstance(self.weight, Int8Weight):
             return self._int8(x, self.weight, residual)
         inputs = x if self.fusion.norm is None else normalise(x, self.fusion.norm)
-        return self._finish(_float_sums(inputs.bfloat16(), self.weight), residual, x.dtype)
+        return finish_sums(
+            _float_sums(inputs.bfloat16(), self.weight), self.fusion, residual, x.dtype
+        )
 
     def _int8(self, x: Tensor, weight: Int8Weight, residual: Tensor | None) -> Tensor:
         """Multiply exact integer sums by the scales of outputs and rows."""
@@ -51,31 +51,16 @@ class BulkLinear:
             sums = torch._int_mm(values, weight.values.t())
         else:  # exact below 2**53
             sums = (values.double() @ weight.values.double().t()).int()
-        return self._finish(sums, residual, x.dtype, scales, weight.scale)
-
-    def _finish(
-        self, sums: Tensor, residual: Tensor | None, dtype: torch.dtype,
-        scales: Tensor | None = None, weight_scales: Tensor | None = None,
-    ) -> Tensor:  # fmt: skip
-        """Return ``sums (rows, out)`` with scales, bias, gate and residual, rounded once to ``dtype``."""
-        from engine.kernels.cuda.linear.bulk_kernel import finish_rows
-
-        bias, gated = self.fusion.bias, self.fusion.gated
-        if scales is None and bias is None and residual is None and not gated:
-            return sums.to(dtype)
-        rows, outputs = len(sums), sums.shape[1] // 2 if gated else sums.shape[1]
-        result = torch.empty(rows, outputs, dtype=dtype, device=sums.device)
-        finish_rows[(rows, -(-outputs // COLUMNS))](
-            sums, scales, weight_scales, bias, None if residual is None else residual.contiguous(),
-            result, outputs, GATED=gated, COLUMNS=COLUMNS, enable_fp_fusion=False,
-        )  # fmt: skip
-        return result
+        return finish_sums(sums, self.fusion, residual, x.dtype, scales, weight.scale)
 
 
-def _float_sums(inputs: Tensor, weight: Tensor | Nf4Weight) -> Tensor:
+def _float_sums(inputs: Tensor, weight: Weight) -> Tensor:
     """Multiply bf16 rows and weights; return (rows, out) bf16, summed in float32."""
+    if isinstance(weight, tuple):
+        return torch.cat([_float_sums(inputs, part) for part in weight], 1)
     if isinstance(weight, Tensor):
         return inputs @ weight.t()
+    assert not isinstance(weight, Int8Weight)
     outputs = weight.shape[0]
     sums = torch.empty(len(inputs), outputs, dtype=torch.bfloat16, device=inputs.device)
     for start in range(0, outputs, PART):
@@ -84,8 +69,12 @@ def _float_sums(inputs: Tensor, weight: Tensor | Nf4Weight) -> Tensor:
     return sums
 
 
-def _bf16_rows(weight: Nf4Weight, start: int, stop: int) -> Tensor:
+def _bf16_rows(weight: Nf4Weight | BlockPlanes, start: int, stop: int) -> Tensor:
     """Return outputs ``start`` to ``stop`` in bf16; ``start`` is a multiple of ``PART``."""
+    if isinstance(weight, BlockPlanes):
+        from engine.kernels.cuda.linear import blocks
+
+        return blocks.dequantise(weight, start, stop)
     width = weight.shape[1]
     packed, absmax = weight.packed[start * width // 2 :], weight.absmax[start * width // GROUP :]
     count = (stop - start) * width

@@ -32,6 +32,8 @@ class Fusion:
 
 PLAIN = Fusion()
 _WHOLE_ROW = 16384
+_FINISHED = 1024
+"""Outputs that one program of ``finish_sums`` finishes."""
 
 
 def row_depth(width: int) -> int:
@@ -46,6 +48,25 @@ class FusedLinear(Protocol):
     """
 
     def __call__(self, x: Tensor, residual: Tensor | None = None) -> Tensor: ...
+
+
+def finish_sums(
+    sums: Tensor, fusion: Fusion, residual: Tensor | None, dtype: torch.dtype,
+    scales: Tensor | None = None, weight_scales: Tensor | None = None,
+) -> Tensor:  # fmt: skip
+    """Return ``sums (rows, out)`` with scales, bias, gate and residual, rounded once to ``dtype``."""
+    from engine.kernels.cuda.linear.bulk_kernel import finish_rows
+
+    bias, gated = fusion.bias, fusion.gated
+    if scales is None and bias is None and residual is None and not gated:
+        return sums.to(dtype)
+    rows, outputs = len(sums), sums.shape[1] // 2 if gated else sums.shape[1]
+    result = torch.empty(rows, outputs, dtype=dtype, device=sums.device)
+    finish_rows[(rows, -(-outputs // _FINISHED))](
+        sums, scales, weight_scales, bias, None if residual is None else residual.contiguous(),
+        result, outputs, GATED=gated, COLUMNS=_FINISHED, enable_fp_fusion=False,
+    )  # fmt: skip
+    return result
 
 
 def normalise(x: Tensor, norm: Norm, residual: Tensor | None = None) -> Tensor:

@@ -13,7 +13,7 @@ import triton.language as tl
 from torch import Tensor
 
 from engine.kernels.cuda.linear.float_weights import epilogue
-from engine.kernels.cuda.linear.parts import ROWS, float_rows, own_columns, own_rows
+from engine.kernels.cuda.linear.parts import ROWS, float_rows, group_values, own_columns, own_rows
 from engine.kernels.formats import nf4
 
 GROUP = tl.constexpr(nf4.GROUP)
@@ -79,20 +79,6 @@ def decode(packed: tl.tensor, scale: tl.tensor, codes: tl.tensor) -> tl.tensor:
         return high.to(tl.bfloat16), low.to(tl.bfloat16)
 
 
-@triton.jit
-def _scales(
-    absmax: tl.tensor, start: tl.tensor, column: tl.tensor, outputs: tl.tensor, width: tl.tensor,
-    COLUMNS: tl.constexpr, DEPTH: tl.constexpr,
-) -> tl.tensor:  # fmt: skip
-    """Return the scale of each byte of a step: (COLUMNS, DEPTH / 2) bf16."""
-    group = start // GROUP + tl.arange(0, DEPTH // GROUP)
-    mask = (group < width // GROUP)[:, None] & (column < outputs)[None, :]
-    offset = group.to(tl.int64)[:, None] * outputs + column[None, :]
-    scale = tl.trans(tl.load(absmax + offset, mask=mask, other=0.0))[:, :, None]
-    each = tl.broadcast_to(scale, (COLUMNS, DEPTH // GROUP, GROUP // 2))
-    return tl.reshape(each, (COLUMNS, DEPTH // 2))
-
-
 @triton.jit(do_not_specialize=["rows"])  # one program for every number of rows
 def nf4_gemm(
     x: tl.tensor, packed: tl.tensor, absmax: tl.tensor, codes: tl.tensor, bias: tl.tensor,
@@ -115,7 +101,9 @@ def nf4_gemm(
         pairs = start // 2 + tl.arange(0, DEPTH // 2)
         mask = (column < outputs)[:, None] & (pairs < width // 2)[None, :]
         tile = tl.load(packed + pairs[None, :], mask=mask, other=0)
-        scale = _scales(absmax, start, column, outputs, width, COLUMNS, DEPTH)
+        scale = group_values(
+            absmax, start, column, column, outputs, width, COLUMNS, DEPTH, GROUP, 2
+        )
         high, low = decode(tile, scale, codes)
         first_of_pair, second_of_pair = tl.split(tl.reshape(values, (ROWS, DEPTH // 2, 2)))
         acc = tl.dot(first_of_pair, tl.trans(high), acc)

@@ -45,6 +45,24 @@ def float_rows(
 
 
 @triton.jit
+def group_values(
+    values: tl.tensor, start: tl.tensor, column: tl.tensor, source: tl.tensor,
+    outputs: tl.tensor, width: tl.tensor, COLUMNS: tl.constexpr, DEPTH: tl.constexpr,
+    GROUP: tl.constexpr, EACH: tl.constexpr,
+) -> tl.tensor:  # fmt: skip
+    """Return the value of every ``EACH`` inputs of a step: (COLUMNS, DEPTH / EACH).
+
+    ``values (width / GROUP, outputs)`` of groups are read at ``source``.
+    """
+    group = start // GROUP + tl.arange(0, DEPTH // GROUP)
+    mask = (group < width // GROUP)[:, None] & (column < outputs)[None, :]
+    offset = group.to(tl.int64)[:, None] * outputs + source[None, :]
+    turned = tl.trans(tl.load(values + offset, mask=mask, other=0.0))[:, :, None]
+    each = tl.broadcast_to(turned, (COLUMNS, DEPTH // GROUP, GROUP // EACH))
+    return tl.reshape(each, (COLUMNS, DEPTH // EACH))
+
+
+@triton.jit
 def own_counter(counters: tl.tensor) -> tl.tensor:
     """Return the pointer to the counter of this program's tile."""
     return counters + tl.program_id(0) * tl.num_programs(2) + tl.program_id(2)

@@ -13,22 +13,22 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from engine.kernels.cuda.linear.fusion import PLAIN, Fusion, Norm
+from engine.kernels.formats.block_planes import BlockPlanes
 from engine.kernels.formats.nf4 import GROUP, Nf4Weight, code_on, unpack
 from engine.kernels.torch.linear import Linear, make_unpacked
 
 
 class FloatReference:
-    """For weights ``(out, in)`` in bf16, or NF4 dequantised to bf16; inputs are rounded to bf16."""
+    """For weights ``(out, in)`` in bf16 or dequantised to it; inputs are rounded to it too."""
 
     def __init__(
         self,
-        weight: Tensor | Nf4Weight,
+        weight: Tensor | Nf4Weight | BlockPlanes,
         fusion: Fusion = PLAIN,
         make: Callable[[Tensor], Linear] = make_unpacked,
     ) -> None:
         """``make``: makes the product with float32 weights; by default one that is row-independent."""
-        floats = weight.float() if isinstance(weight, Tensor) else dequantise_rounded(weight)
-        self.multiply, self.fusion = make(floats), fusion
+        self.multiply, self.fusion = make(dequantise_rounded(weight)), fusion
 
     def __call__(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
         norm, inputs = self.fusion.norm, x.float()
@@ -38,8 +38,12 @@ class FloatReference:
         return finish(sums, self.fusion, residual, x.dtype)
 
 
-def dequantise_rounded(weight: Nf4Weight) -> Tensor:
+def dequantise_rounded(weight: Tensor | Nf4Weight | BlockPlanes) -> Tensor:
     """Return the weights that the kernels multiply by, rounded to bf16, as float32 ``(out, in)``."""
+    if isinstance(weight, Tensor):
+        return weight.float()
+    if isinstance(weight, BlockPlanes):
+        return weight.dequantise().float()
     out, width = weight.shape
     codes = code_on(weight.packed.device).bfloat16().float()
     values = codes[unpack(weight.packed).int()][: out * width]

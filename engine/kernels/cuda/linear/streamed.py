@@ -9,11 +9,13 @@ import torch
 from torch import Tensor
 
 from engine.kernels.cuda import STREAMED_ROWS
+from engine.kernels.cuda.linear.blocks import block_gemm, constants_of, planes_of
 from engine.kernels.cuda.linear.float_weights import bf16_gemm
 from engine.kernels.cuda.linear.fusion import PLAIN, Fusion, normalise, row_depth
 from engine.kernels.cuda.linear.int8 import int8_gemm, int8_rows
 from engine.kernels.cuda.linear.nf4 import interpreter_codes, nf4_gemm
 from engine.kernels.cuda.linear.tiles import MULTIPROCESSORS, ROWS, Kind, Tile, choose_tile
+from engine.kernels.formats.block_planes import BlockPlanes
 from engine.kernels.formats.int8 import Int8Weight
 from engine.kernels.formats.nf4 import GROUP, Nf4Weight
 
@@ -147,6 +149,26 @@ class Nf4Linear(_StreamedLinear):
 
     def launch(self, x: Tensor, residual: Tensor | None, result: Tensor) -> None:
         self.launch_float(nf4_gemm, self.weights, x, residual, result)
+
+
+class BlockLinear(_StreamedLinear):
+    """A layer with a GGUF file's blocks, in planes."""
+
+    def __init__(
+        self, weight: BlockPlanes, fusion: Fusion = PLAIN, tile: Tile | None = None
+    ) -> None:
+        super().__init__(KINDS[weight.form.bits], weight.shape, fusion, tile, weight.codes.device)
+        self.weight = weight
+
+    def launch(self, x: Tensor, residual: Tensor | None, result: Tensor) -> None:
+        self.launch_float(block_gemm, planes_of(self.weight), x, residual, result)
+
+    def constants(self) -> dict[str, Any]:
+        return {**super().constants(), **constants_of(self.weight)}
+
+
+KINDS: dict[int, Kind] = {4: "blocks4", 5: "blocks5", 6: "blocks6", 8: "blocks8"}
+"""By the bits of a code."""
 
 
 def quantise_rows(x: Tensor, fusion: Fusion = PLAIN) -> tuple[Tensor, Tensor]:

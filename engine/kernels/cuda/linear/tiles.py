@@ -13,7 +13,8 @@ from engine.values import MAX_ROWS
 
 ROWS = MAX_ROWS
 """Rows of one tile: all rows of a round, and the least that tensor cores take."""
-Kind = Literal["bf16", "int8", "nf4"]
+Kind = Literal["bf16", "int8", "nf4", "blocks4", "blocks5", "blocks6", "blocks8"]
+"""Formats of weights; blocks by the bits of a code."""
 
 MULTIPROCESSORS = 128
 """Those of an RTX 4090, where no device can be asked: in the interpreter."""
@@ -46,10 +47,16 @@ class Tile:
 # weights is 4 to 16 KiB; two to three in flight hide the latency of memory, and several programs fit on a
 # multiprocessor, also in the 99 KiB of shared memory that consumer cards (8.6, 8.9, 12.0) give one
 # program. NF4 is limited by decoding: its threads have many registers, to decode many bytes at once.
+# Those of blocks were not measured: of eight each, the one with the fewest instructions a weight and some
+# registers to spare.
 _SHAPES: dict[Kind, tuple[int, int, int, int]] = {
     "bf16": (64, 128, 8, 3),
     "int8": (64, 128, 4, 4),
     "nf4": (64, 128, 2, 4),
+    "blocks4": (64, 128, 2, 4),
+    "blocks5": (64, 128, 4, 4),
+    "blocks6": (64, 128, 4, 4),
+    "blocks8": (64, 128, 2, 4),
 }
 
 

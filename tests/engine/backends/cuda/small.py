@@ -12,7 +12,7 @@ from engine.backends.torch.decoder import TorchDecoder
 from engine.loading.planning.model_plan import plan_model
 from engine.machine.devices import Device
 from engine.models.checkpoints.checkpoint import inspect
-from engine.models.checkpoints.tensors import Tensors
+from engine.models.checkpoints.tensors import open_tensors
 from engine.models.families import FAMILIES
 from engine.models.tensor_shapes import Names
 from tests.support.checkpoints import VOCABULARY, write_random, write_tokenizer
@@ -30,9 +30,9 @@ SIZES: dict[str, Any] = {
 """Rows are whole groups, so that NF4 has its kernel."""
 
 
-def write_pair(target: Path, draft: Path) -> None:
+def write_pair(target: Path, draft: Path, **sizes: Any) -> None:
     """Write a target, and a draft with slightly different weights."""
-    model = write_random(target, **SIZES)
+    model = write_random(target, **(sizes or SIZES))
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for weight in model.parameters():
@@ -54,7 +54,7 @@ def load_reference(folder: Path, context: int = CONTEXT) -> TorchDecoder:
     checkpoint, cpu = inspect(folder), torch.device("cpu")
     architecture = FAMILIES[checkpoint.architecture](checkpoint, context)
     info = load_info(folder, context)
-    tensors = Tensors(checkpoint, torch.float32, cpu)
+    tensors = open_tensors(checkpoint, torch.float32, cpu)
     return TorchDecoder(architecture, Names.among(checkpoint.tensors), tensors, info)
 
 

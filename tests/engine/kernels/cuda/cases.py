@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -12,11 +12,18 @@ from engine.kernels.cuda.linear.fusion import FusedLinear, Fusion, Norm
 from engine.kernels.cuda.linear.tiles import Kind, Tile
 from engine.kernels.cuda.references import linear_reference
 from engine.kernels.formats import int8, nf4
+from engine.kernels.formats.block_planes import FORMS, BlockPlanes, pack_codes
 
-KINDS: tuple[Kind, ...] = ("bf16", "int8", "nf4")
+FORMATS: dict[Kind, str] = {
+    "blocks4": "q4_k", "blocks5": "mxfp4", "blocks6": "q6_k", "blocks8": "q8_0"
+}  # fmt: skip
+"""A format of blocks for each width of codes; those with lows, and with offsets."""
+KINDS: tuple[Kind, ...] = ("bf16", "int8", "nf4", *FORMATS)
+GROUPED: tuple[Kind, ...] = ("nf4", *FORMATS)
+"""Kinds whose rows are whole groups."""
 CLASSES = {"bf16": "Bf16Linear", "int8": "Int8Linear", "nf4": "Nf4Linear"}
 # Small tiles, so that small weights have several, and several splits; depths are the smallest there are.
-DEPTHS: dict[Kind, int] = {"bf16": 16, "int8": 32, "nf4": 64}
+DEPTHS: dict[Kind, int] = {"bf16": 16, "int8": 32}
 
 
 @dataclass(frozen=True)
@@ -32,7 +39,7 @@ class Case:
         """Return the kernel's linear layer on ``device``; without ``tile``, with the engine's own."""
         from engine.kernels.cuda.linear import streamed
 
-        made: FusedLinear = getattr(streamed, CLASSES[self.kind])(
+        made: FusedLinear = getattr(streamed, CLASSES.get(self.kind, "BlockLinear"))(
             weight_on(device, self.weight), fusion_on(device, self.fusion), tile
         )
         return made
@@ -55,7 +62,28 @@ def weight_on(device: torch.device, weight: Weight) -> Weight:
         return int8.Int8Weight(weight.values.to(device), weight.scale.to(device))
     if isinstance(weight, nf4.Nf4Weight):
         return nf4.Nf4Weight(weight.packed.to(device), weight.absmax.to(device), weight.shape)
+    if isinstance(weight, BlockPlanes):
+        planes = {
+            name: None if (plane := getattr(weight, name)) is None else plane.to(device)
+            for name in ("codes", "high", "scales", "lows")
+        }
+        return replace(weight, **planes)
+    assert isinstance(weight, torch.Tensor)
     return weight.to(device)
+
+
+def random_planes(format: str, outputs: int, width: int, seed: int = 0) -> BlockPlanes:
+    """Return any codes, under scales that make a sum of ``width`` of them about 1."""
+    generator = torch.Generator().manual_seed(seed)
+    form = FORMS[format]
+    sign = form.bits == 8
+    codes = torch.randint(1 << form.bits, (outputs, width), generator=generator) - 128 * sign
+    low, high = pack_codes(form, codes.to(torch.int8 if sign else torch.uint8))
+    scales = torch.rand(width // form.group, outputs, generator=generator)
+    scales = (scales * width**-0.5 / (1 << form.bits - 1)).bfloat16()
+    lows = (torch.rand(scales.shape, generator=generator) * -(width**-0.5)).bfloat16()
+    kept = lows if form.lows else None
+    return BlockPlanes(form, (outputs, width), low, high, scales, kept)
 
 
 def fusion_on(device: torch.device, fusion: Fusion) -> Fusion:
@@ -65,7 +93,7 @@ def fusion_on(device: torch.device, fusion: Fusion) -> Fusion:
 
 def small_tile(kind: Kind, width: int, splits: int) -> Tile:
     """Return a tile with at most ``splits`` splits of whole steps, none empty."""
-    depth = DEPTHS[kind]
+    depth = DEPTHS.get(kind, 64)
     steps = -(-width // depth)
     each = -(-steps // splits)
     return Tile(16, depth, -(-steps // each), each * depth, 4, 2)
@@ -75,7 +103,7 @@ def make(
     kind: Kind, out: int, width: int, splits: int,
     *, norm: bool = False, bias: bool = False, gated: bool = False, seed: int = 0,
 ) -> Case:  # fmt: skip
-    """Return a linear layer with ``out`` results; NF4 needs a ``width`` of whole groups."""
+    """Return a linear layer with ``out`` results; ``GROUPED`` kinds need a ``width`` of whole groups."""
     generator = torch.Generator().manual_seed(seed)
     outputs = 2 * out if gated else out
     fusion = Fusion(
@@ -85,11 +113,14 @@ def make(
         torch.randn(outputs, generator=generator).bfloat16() if bias else None,
         gated,
     )
-    floats = torch.randn(outputs, width, generator=generator) * width**-0.5
-    quantise: dict[Kind, Callable[[torch.Tensor], Weight]] = {
-        "bf16": torch.Tensor.bfloat16, "int8": int8.quantise, "nf4": nf4.quantise
-    }  # fmt: skip
-    weight = quantise[kind](floats)
+    if kind in FORMATS:
+        weight: Weight = random_planes(FORMATS[kind], outputs, width, seed)
+    else:
+        floats = torch.randn(outputs, width, generator=generator) * width**-0.5
+        quantise: dict[Kind, Callable[[torch.Tensor], Weight]] = {
+            "bf16": torch.Tensor.bfloat16, "int8": int8.quantise, "nf4": nf4.quantise
+        }  # fmt: skip
+        weight = quantise[kind](floats)
     return Case(kind, weight, fusion, small_tile(kind, width, splits), width, out)
 
 

@@ -24,24 +24,30 @@ from engine.kernels.cuda import (
     rotary_kernel,
 )
 from engine.kernels.cuda.kv_cache import FP8, StaticKVCache
-from engine.kernels.cuda.linear import bulk, bulk_kernel, nf4, parts, streamed
-from engine.kernels.cuda.linear.fusion import Fusion, Norm, normalise
+from engine.kernels.cuda.linear import blocks, bulk_kernel, nf4, parts, streamed
+from engine.kernels.cuda.linear.fusion import Fusion, Norm, finish_sums, normalise
 from engine.kernels.cuda.linear.tiles import MOST_SPLITS, Kind, choose_tile
 from engine.kernels.cuda.sampling import acceptance
 from engine.kernels.cuda.sampling.acceptance import Rule
 from engine.kernels.cuda.sampling.state import SamplingState
+from engine.kernels.formats.block_planes import FORMS, BlockPlanes
 from engine.kernels.formats.int8 import Int8Weight
 from engine.kernels.formats.nf4 import GROUP, Nf4Weight
 from engine.machine.devices import FP8_CAPABILITY
 from engine.values import MAX_ROWS
+from tests.engine.kernels.cuda.cases import FORMATS
 from tests.engine.kernels.cuda.where import INTERPRETED
 from tests.support import ptx
 
 KERNELS = (
-    *((streamed, name) for name in ("bf16_gemm", "int8_gemm", "int8_rows", "nf4_gemm")),
+    *(
+        (streamed, name)
+        for name in ("bf16_gemm", "int8_gemm", "int8_rows", "nf4_gemm", "block_gemm")
+    ),
     *((attention_kernel, name) for name in ("attend_splits", "combine_parts")),
     (parts, "normalise_rows"),
     (nf4, "dequantise_kernel"),
+    (blocks, "dequantise_blocks"),
     (bulk_kernel, "finish_rows"),
     (rotary_kernel, "rope_and_store"),
     *((acceptance, name) for name in ("race_kernel", "accept_kernel")),
@@ -71,6 +77,8 @@ def linear(kind: Kind, out: int, full: bool, head: bool = False) -> None:
     if kind == "int8":
         weight = Int8Weight(empty(out, width, dtype=torch.int8), empty(out, dtype=torch.float32))
         made = streamed.Int8Linear(weight, fusion, tile)
+    elif kind in FORMATS:
+        made = streamed.BlockLinear(planes(FORMATS[kind], out, width), fusion, tile)
     elif kind == "nf4":
         packed, scales = empty(out * width // 2, dtype=torch.uint8), empty(out * width // GROUP)
         made = streamed.Nf4Linear(Nf4Weight(packed, scales, (out, width)), fusion, tile)
@@ -117,13 +125,21 @@ def dequantising() -> None:
     nf4.dequantise(packed, scales, 2**22)
 
 
+def dequantising_blocks() -> None:
+    """Launch the kernel that dequantises a part of a weight in blocks, of every width of codes."""
+    for format in FORMATS.values():
+        blocks.dequantise(planes(format, 4096, 4096), 64, 4096)
+
+
+def planes(format: str, out: int, width: int) -> BlockPlanes:
+    return BlockPlanes.empty(FORMS[format], (out, width), META)
+
+
 def finishing() -> None:
     """Launch what follows cuBLAS: int8's scales, a bias, a gate and a residual."""
-    weight = Int8Weight(empty(4096, 4096, dtype=torch.int8), empty(4096, dtype=torch.float32))
-    fusion = Fusion(bias=empty(4096), gated=True)
-    layer = bulk.BulkLinear(streamed.Int8Linear(weight, fusion), weight, fusion)
     sums, scales = empty(128, 4096, dtype=torch.int32), empty(128, dtype=torch.float32)
-    layer._finish(sums, empty(128, 2048), torch.bfloat16, scales, weight.scale)
+    fusion, weight_scales = Fusion(bias=empty(4096), gated=True), empty(4096, dtype=torch.float32)
+    finish_sums(sums, fusion, empty(128, 2048), torch.bfloat16, scales, weight_scales)
 
 
 def norms() -> None:
@@ -133,6 +149,8 @@ def norms() -> None:
 
 Launch = Callable[[], None]
 EVERYWHERE: dict[str, Launch] = {
+    **{f"{kind} linear": partial(linear, kind, 4096, True) for kind in FORMATS},
+    "blocks dequantised": dequantising_blocks,
     "bf16 linear": partial(linear, "bf16", 4096, True),
     "int8 linear": partial(linear, "int8", 4096, True),
     "nf4 linear": partial(linear, "nf4", 4096, True),
@@ -146,6 +164,8 @@ EVERYWHERE: dict[str, Launch] = {
 }
 FP8_KNOWN: dict[str, Launch] = {"Qwen2.5 7B, fp8": partial(layer, 28, 4, 128, FP8, None)}
 ONCE: dict[str, Launch] = {
+    **{f"plain {kind} linear": partial(linear, kind, 128256, False) for kind in FORMATS},
+    **{f"{kind} head": partial(linear, kind, 128256, False, True) for kind in FORMATS},
     "plain bf16 linear": partial(linear, "bf16", 128256, False),
     "plain int8 linear": partial(linear, "int8", 128256, False),
     "plain nf4 linear": partial(linear, "nf4", 128256, False),

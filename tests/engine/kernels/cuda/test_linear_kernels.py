@@ -13,7 +13,7 @@ from engine.kernels.cuda.linear.fusion import PLAIN, Fusion, Norm
 from engine.kernels.cuda.linear.tiles import Kind
 from engine.kernels.formats import int8
 from engine.kernels.torch import int8 as torch_int8
-from tests.engine.kernels.cuda.cases import KINDS, Case, make, near
+from tests.engine.kernels.cuda.cases import GROUPED, KINDS, Case, make, near
 from tests.engine.kernels.cuda.where import examples
 
 kinds = pytest.mark.parametrize("kind", KINDS)
@@ -33,7 +33,7 @@ def run(
 @st.composite
 def cases(draw: st.DrawFn) -> Case:
     kind = draw(st.sampled_from(KINDS))
-    width = draw(st.integers(1, 4)) * 64 if kind == "nf4" else draw(st.integers(1, 130))
+    width = draw(st.integers(1, 4)) * 64 if kind in GROUPED else draw(st.integers(1, 130))
     return make(
         kind, draw(st.integers(1, 37)), width, draw(st.integers(1, 4)), norm=draw(st.booleans()),
         bias=draw(st.booleans()), gated=draw(st.booleans()), seed=draw(st.integers(0, 9)),
