@@ -50,6 +50,43 @@ def report(
     return _without("\n".join(lines), secrets)
 
 
+def gpu_trials() -> str:
+    """Return what the trials of the GPU's kernels found on this machine, as tables for a bug report."""
+    from engine.backends.cuda.trial import verdicts  # brings torch
+
+    lines = [verdicts.machine()]
+    for verdict in verdicts.kept():
+        if verdict.machine != verdicts.machine():
+            continue
+        lines += ["", f"{verdict.model}, KV cache {verdict.cached}: {verdict.fault or 'right'}"]
+        rows = [("kernel", "shape", "worst error", "ms", "result")]
+        rows += [
+            (each.kernel, each.shape, f"{each.error:.1e}", f"{each.ms:.2f}", each.why or "right")
+            for each in verdict.findings
+        ]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines += ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+    if len(lines) == 1:
+        lines += ["", "No model was tried with the GPU's kernels."]
+    return shortened("\n".join(lines)) + "\n"
+
+
+def why_no_trial() -> str | None:
+    """Return why kernels cannot be tried on a GPU here, with the remedy; None if they can."""
+    reason = devices.why_no_gpu()
+    if reason is not None:
+        return f"There is no GPU to test here. {reason}"
+    device = devices.choose("cuda")
+    return None if device.kernels else " ".join(device.notes)
+
+
+def forget_trials() -> None:
+    """Remove what the trials found, so that the next load of each model tries again."""
+    from engine.backends.cuda.trial import verdicts
+
+    verdicts.forget()
+
+
 def devices_here() -> dict[str, str | None]:
     """Return every device with None, or with the reason why it is not available.
 

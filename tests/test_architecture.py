@@ -105,6 +105,7 @@ BEHIND_THE_DOOR = {
     "app.diagnostics": (  # says what there is to compute on
         "engine.machine",
         "engine.backends.native.build",
+        "engine.backends.cuda.trial",
         "engine.machine.compilers",
     ),
     "app.documents.reading": ("engine.machine.worker_process",),  # reads strangers' files

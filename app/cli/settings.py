@@ -83,7 +83,14 @@ def _begins_with(preferences: Preferences) -> str:
     return preferences.pair.text if preferences.pair else "Pip (included)"
 
 
-def diagnostics(data_dir: options.DataDirOption = None) -> None:
+def diagnostics(
+    gpu: bool = Option(
+        False, "--gpu", help="Test the GPU's kernels with --pair, and print all results to send in."
+    ),
+    pair: options.PairOption = "pip",
+    again: bool = Option(False, "--again", help="With --gpu: forget earlier results first."),
+    data_dir: options.DataDirOption = None,
+) -> None:
     """Print versions, machine and compiled kernels for a bug report; no chats, no keys.
 
     The Settings page of a running app shows more: what is loaded, and recent errors.
@@ -94,6 +101,9 @@ def diagnostics(data_dir: options.DataDirOption = None) -> None:
     from engine.machine.secrets import hub_token
 
     data = paths.data_folder(data_dir)
+    if gpu:
+        _test_gpu(LoadRequest.parse(pair, device="cuda"), data, again=again)
+        return
     where = folders(data, models_folder(data))
     print(reports.report(None, where, secrets=(hub_token().get()[0],)), end="")
 
@@ -164,3 +174,17 @@ def _size(folder: Path) -> str:
     from engine.values.units import format_bytes
 
     return format_bytes(sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()))
+
+
+def _test_gpu(request: LoadRequest, data: Path, *, again: bool) -> None:
+    """Load a pair on the GPU, which tries its kernels, and print what was found."""
+    from app import diagnostics as reports
+    from app.cli.loading import open_here
+
+    if (reason := reports.why_no_trial()) is not None:
+        print(f"{reason}\nThe same command on a machine with such a GPU prints the results.")
+        return
+    if again:
+        reports.forget_trials()
+    with open_here(request, data, log=True):
+        print(reports.gpu_trials(), end="")

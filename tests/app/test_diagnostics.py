@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import logging
 import platform
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
+import torch
 
 from app import diagnostics
 from app.web.recent_errors import MOST, RecentErrors
 from engine.api import LoadRequest
 from engine.loading.catalog import open_catalog
 from engine.machine import processor
+from engine.machine.devices import Device
 from tests.app.cli.conftest import Foretoken, foretoken
 from tests.support.fake_engine import FakeEngine
 from tests.support.places import ROOT
@@ -105,3 +108,42 @@ def test_the_command_prints_it_without_what_only_a_running_app_knows(
     assert told.status == 0
     assert "instructions: " in told.out
     assert "loaded: nothing" in told.out
+
+
+def test_without_a_gpu_the_command_says_what_to_do(
+    foretoken: Foretoken, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reason = "PyTorch finds no CUDA device. Check nvidia-smi and CUDA_VISIBLE_DEVICES."
+    monkeypatch.setattr("engine.machine.devices.why_no_gpu", lambda: reason)
+    told = foretoken("diagnostics", "--gpu", "--data-dir", tmp_path)
+    assert told.out == (
+        f"There is no GPU to test here. {reason}\n"
+        "The same command on a machine with such a GPU prints the results.\n"
+    )
+
+
+def test_the_results_of_the_gpus_kernels_are_a_table_to_send_in(
+    foretoken: Foretoken, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All models of this machine; none of another driver."""
+    from engine.backends.cuda.trial import verdicts
+    from engine.backends.cuda.trial.findings import Finding
+    from engine.backends.cuda.trial.verdicts import Verdict
+
+    monkeypatch.setattr(verdicts, "_file", lambda: tmp_path / "gpu-trials.json")
+    monkeypatch.setattr("engine.machine.devices.why_no_gpu", lambda: None)
+    device = Device(torch.device("cpu"), kernels=True)
+    monkeypatch.setattr("engine.machine.devices.choose", lambda *_, **__: device)
+    monkeypatch.setattr("app.cli.loading.open_here", lambda *_, **__: nullcontext())
+    right = Finding("Bf16Linear", "6144 x 4096", 1.9e-3, 0.02)
+    wrong = Finding("attention", "32 heads", float("inf"), 0.1, "its values are off")
+    verdicts.keep(Verdict(verdicts.machine(), "small", "a", "bf16, target", (right, wrong)))
+    verdicts.keep(Verdict("another driver", "other", "b", "bf16, target", (right,)))
+    told = foretoken("diagnostics", "--gpu", "--data-dir", tmp_path).out
+    assert told.startswith(verdicts.machine()) and "other" not in told
+    assert "small, KV cache bf16, target: On this GPU, the kernel attention (32 heads) fail" in told
+    assert "kernel      shape        worst error  ms    result\n" in told
+    assert "Bf16Linear  6144 x 4096  1.9e-03      0.02  right\n" in told
+    assert "attention   32 heads     inf          0.10  its values are off\n" in told
+    told = foretoken("diagnostics", "--gpu", "--again", "--data-dir", tmp_path).out
+    assert told.endswith("No model was tried with the GPU's kernels.\n")
