@@ -266,6 +266,8 @@ def _which(facts: Facts) -> tuple[str, ...]:
 def _what_lacks(facts: Facts) -> str | None:
     """Return why the kernels do not run on the GPU; None if they do."""
     slower = "so the model runs with PyTorch operations: slower, and in fp32 or bf16 only."
+    if not facts.built_with_cuda:
+        return f"{facts.name} is no NVIDIA GPU, and the kernels are for CUDA only, {slower}"
     if facts.capability < LEAST_CAPABILITY:
         has = ".".join(map(str, facts.capability))
         return f"{facts.name} has compute capability {has}, and the kernels need 8.0, {slower}"

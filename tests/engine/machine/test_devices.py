@@ -24,6 +24,7 @@ def test_a_gpu_that_can_runs_the_kernels_and_nothing_is_told() -> None:
 @pytest.mark.parametrize(
     ("facts", "bf16", "words"),
     [
+        (replace(GOOD, built_with_cuda=False), True, ("is no NVIDIA GPU", "PyTorch operations")),
         (replace(GOOD, capability=(7, 5)), False, ("A GPU has compute capability 7.5", "need 8.0")),
         (replace(GOOD, triton=False), True, ("Triton is not installed", "PyTorch operations")),
         (replace(GOOD, missing="none was found"), True, ("a C compiler, but none was found",)),
