@@ -50,7 +50,7 @@ def is_page(path: str) -> bool:
 
 def head() -> str:
     """Return the pages' part of the document's head: their names, and which one is shown before any
-    script has loaded. Gradio's "Loading..." is hidden: it lies over pages that need not wait for it."""
+    script has loaded. Gradio's "Loading..." is hidden: it lies over pages, which do not wait for it."""
     shown = "\n".join(
         f':root[data-page="{name}"] #{name}-page {{ display: flex !important; }}' for name in PAGES
     )

@@ -1,4 +1,4 @@
-"""The one Gradio component of every page, which holds its backends' endpoints; its script draws it."""
+"""The one Gradio component of each page, which holds its backends' endpoints; a script draws the page."""
 
 from __future__ import annotations
 
@@ -18,34 +18,16 @@ from engine.errors import InvalidRequest, TooBusy
 _AT_ONCE, _MOST_WAITING = 4, 16
 """Calls of an endpoint marked ``waits`` that run at once, and that wait for their turn."""
 
-_START = """
-const start = () => window.Foretoken?.%s
-  ? window.Foretoken.%s({element})
-  : setTimeout(start, 10);
-start();
-"""
-
 
 def page(name: str, *backends: object) -> None:
-    """Build the page ``name`` inside the current blocks; its script may call what ``backends`` offer."""
+    """Build what holds the endpoints that the page ``name`` may call, inside the current blocks."""
     functions = tuple(each for backend in backends for each in endpoints_of(backend))
-    with gr.Column(elem_classes="ft-page"):  # the script gives its id to this or to its own place
-        scripted(name, functions, elem_id=f"{name}-view")
+    holder(functions, elem_id=f"{name}-view")
 
 
-def scripted(script: str, functions: tuple[Callable[[Any], Any], ...], **arguments: Any) -> gr.HTML:
-    """Return a component that ``script``, as registered by the page's JavaScript, draws.
-
-    Its template never changes, so Gradio does not redraw what the script drew.
-    """
-    return gr.HTML(
-        None,
-        html_template=f'<div class="ft-{script}"></div>',
-        js_on_load=_START % (script, script),
-        apply_default_css=False,
-        server_functions=[_server_function(function) for function in functions],
-        **arguments,
-    )
+def holder(functions: tuple[Callable[[Any], Any], ...], **arguments: Any) -> gr.HTML:
+    """Return a component that shows nothing and through which Gradio serves ``functions``."""
+    return gr.HTML(server_functions=[_server_function(each) for each in functions], **arguments)
 
 
 def _check_origin(function: Callable[..., Any]) -> None:

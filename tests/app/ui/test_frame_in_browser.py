@@ -357,7 +357,6 @@ RESTS = """() => {
 
 
 def test_a_page_that_is_shown_does_not_wait_for_gradio(app, browser):
-    """Gradio's column had the same id as the place beside it until Gradio called the script."""
     context = browser.new_context()
     page = context.new_page()
     page.add_init_script(TWICE)
@@ -379,7 +378,7 @@ def test_a_page_that_is_shown_does_not_wait_for_gradio(app, browser):
     ask(page, "What is it?")
     go(page, "plan")
     page.wait_for_selector("#plan-page form")
-    assert held and page.locator(".gradio-container .ft-page").count() == 0
+    assert held and page.locator("#plan-view").count() == 0
     holding = False
     for route in held:
         route.continue_()
@@ -389,16 +388,15 @@ def test_a_page_that_is_shown_does_not_wait_for_gradio(app, browser):
     page.unroute("**/theme.css*")
     for route in themes:
         route.continue_()
-    page.wait_for_selector(".gradio-container #settings-page", state="attached")
+    page.wait_for_selector("#settings-view", state="attached")
     assert page.title() == "Plan · Foretoken", "Gradio sets one of its own"
     page.wait_for_function(RESTS, polling=1_000)  # a page that rests draws nothing
     go(page, "settings")
     page.wait_for_selector("#settings-page h1")
     go(page, "chat")
     assert page.locator(DONE).is_visible()
-    for name, beside in (("chat", 1), ("plan", 1), ("settings", 0)):
+    for name in ("chat", "plan", "settings"):
         assert page.locator(f"#{name}-page").count() == 1
-        assert page.locator(f"#{name}-page.early").count() == beside
     assert page.evaluate("[...window.twice]") == []
     context.close()
 

@@ -8,23 +8,11 @@ import type { Calls } from "./tools/calls";
 
 export type { ChatPage } from "./state/page";
 
-export interface Chat {
-  id: number;
-  title: string;
-  updated: number;
-  folder: number | null;
-}
+export type Chat = { id: number; title: string; updated: number; folder: number | null };
 
-export interface Folder {
-  id: number;
-  name: string;
-  folded: boolean;
-}
+export type Folder = { id: number; name: string; folded: boolean };
 
-export interface Listing {
-  chats: Chat[];
-  folders: Folder[];
-}
+export type Listing = { chats: Chat[]; folders: Folder[] };
 
 export interface Attached {
   id?: number;
@@ -40,10 +28,7 @@ export interface Attached {
   notes?: string[]; // what could not be read
 }
 
-export interface Written {
-  text: string;
-  files: Attached[];
-}
+export type Written = { text: string; files: Attached[] };
 
 export const BUSY = "Stop the current reply first."; // says why a request is refused
 
@@ -73,10 +58,7 @@ export interface Message {
   stage: string; // what the engine does before the first word
 }
 
-export interface System {
-  name: string;
-  text: string;
-}
+export type System = { name: string; text: string };
 
 export interface Request {
   action: "send" | "retry" | "edit" | "continue";

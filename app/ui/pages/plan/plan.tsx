@@ -37,13 +37,7 @@ interface LaunchPlan {
 }
 
 // What is reached of the targets; times in milliseconds.
-interface Service {
-  layout: { replicas: number; tensor: number };
-  users: number;
-  ttft: number;
-  itl: number;
-  rps: number;
-}
+type Service = { layout: { replicas: number; tensor: number }; users: number; ttft: number; itl: number; rps: number };
 
 const DYNAMO = "dynamo"; // it has one of the other engines compute
 const TEXTS = {

@@ -11,11 +11,7 @@ type Side = "base" | "rival";
 export const SIDES = ["base", "rival"] as const;
 
 // One side's last reply; each turn of a conversation is one.
-interface Lane {
-  state: "waiting" | "warm" | "writes" | "done" | "cut";
-  replies: Reply[];
-  rounds: Round[];
-}
+type Lane = { state: "waiting" | "warm" | "writes" | "done" | "cut"; replies: Reply[]; rounds: Round[] };
 
 interface Pair {
   ratio: number;

@@ -21,10 +21,10 @@ export function place(floating: HTMLElement, anchor: Element, apart = GAP) {
 
 // Returns what a button needs that opens something, and what opens: give the first's properties to the button, and the
 // second's to a node. `open` tells whether to draw its content.
-export function useFloating() {
+export function useFloating<Node extends HTMLElement = HTMLDivElement>() {
   const id = useUniqueId();
   const button = useRef<HTMLButtonElement>(null);
-  const node = useRef<HTMLDivElement>(null);
+  const node = useRef<Node>(null);
   const [open, setOpen] = useState(false);
   useEffect(() => {
     if (open && node.current && button.current) place(node.current, button.current);
@@ -43,12 +43,7 @@ export function useFloating() {
   };
 }
 
-interface MenuItem {
-  label: string;
-  icon?: IconNode;
-  danger?: boolean;
-  onPick: () => void;
-}
+type MenuItem = { label: string; icon?: IconNode; danger?: boolean; onPick: () => void };
 
 // A button that opens a menu. The arrow keys go from item to item.
 export function Menu({ items, ...look }: { items: MenuItem[] } & ButtonProps) {

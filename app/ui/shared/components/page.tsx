@@ -5,7 +5,7 @@ import { Check, CircleAlert, Copy, Download, X } from "lucide";
 import { address, going, linkedParts, PAGES } from "../addresses";
 import { saveFile, toClipboard } from "../browser";
 import { useTimer } from "../frame/hooks";
-import { Button, Icon } from "./button";
+import { Button, IconButton, Icon } from "./button";
 import type { ComponentChildren } from "preact";
 import { type Progress, type Status as Loading, status as feed } from "../frame/status";
 
@@ -89,7 +89,7 @@ export function ErrorNote({ text, onDismiss }: { text?: string | null; onDismiss
       <span>
         <Linked text={text} />
       </span>
-      {onDismiss && <Button kind="quiet" small icon={X} label="Dismiss" onClick={onDismiss} />}
+      {onDismiss && <IconButton icon={X} label="Dismiss" onClick={onDismiss} />}
     </div>
   );
 }

@@ -1,5 +1,4 @@
-// Where pages are drawn, each when it is first shown: inside Gradio's component, or, as long as Gradio has not built that,
-// which takes most of a second, in a place beside Gradio's, where it stays.
+// Where pages are drawn, each when it is first shown: beside Gradio's frame, which is built a second later and shows nothing.
 
 import { render, type ComponentType } from "preact";
 import { address } from "../addresses";
@@ -7,25 +6,14 @@ import { Server } from "./hooks";
 import { status } from "./status";
 import type { Endpoints } from "./server";
 
-const pages = new Map<string, ComponentType>(); // by the pages' names
-const places = new Map<string, Element>(); // inside Gradio's components
-const drawn = new Set<string>();
+const pages = new Map<string, ComponentType>(); // that are not drawn yet, by their names
 
 window.Foretoken = { refresh: () => status.refresh() };
 
 const session = crypto.getRandomValues(new Uint32Array(2)).join("");
 
-// Registers the component that draws the page `name`. It is mounted when the page is first shown, and stays. Gradio's
-// component calls `window.Foretoken[name]` when it is there; see app/ui/components.py.
-export function register(name: string, Page: ComponentType) {
-  pages.set(name, Page);
-  window.Foretoken[name] = ({ element }: { element: Element }) => {
-    const page = element.closest(".ft-page") as Element;
-    if (drawn.has(name)) return page.remove();
-    page.id = `${name}-page`;
-    places.set(name, element.querySelector(`.ft-${name}`) as Element);
-  };
-}
+// Registers the component that draws the page `name`. It is mounted when the page is first shown, and stays.
+export const register = (name: string, Page: ComponentType) => void pages.set(name, Page);
 
 // Begins to ask for the status, and draws each page that is shown.
 export function drawPages() {
@@ -36,26 +24,19 @@ export function drawPages() {
 
 function drawPage(name: string) {
   const Page = pages.get(name);
-  if (!Page || drawn.has(name)) return;
-  drawn.add(name);
+  if (!Page) return;
+  pages.delete(name);
+  const root = document.createElement("main");
+  root.id = `${name}-page`;
+  // With Gradio's resets, which it gives to its own container.
+  root.className = `ft-page ft-${name} gradio-container-${window.gradio_config.version.replaceAll(".", "-")}`;
+  document.body.append(root);
   const page = (
     <Server.Provider value={endpointsOf(name)}>
       <Page />
     </Server.Provider>
   );
-  render(page, places.get(name) ?? placeBeside(name));
-}
-
-// Returns a place for a page beside Gradio's, with Gradio's resets, which it gives to its own container.
-function placeBeside(name: string) {
-  const page = document.createElement("div");
-  const root = document.createElement("div");
-  page.id = `${name}-page`;
-  page.className = `ft-page early gradio-container-${window.gradio_config.version.replaceAll(".", "-")}`;
-  root.className = `ft-${name}`;
-  page.append(root);
-  document.body.append(page);
-  return root;
+  render(page, root);
 }
 
 // Returns the functions that Python offers to a page. They are Gradio's, but do not wait for its client.

@@ -6,7 +6,8 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { address, going, LAB, PAGES } from "../addresses";
 import { Button, Icon } from "../components/button";
 import { Dialog } from "../components/dialog";
-import { onEscape, useDark, useListener, useMedia, useOutside, usePage, useTimer } from "./hooks";
+import { useFloating } from "../components/floating";
+import { useDark, useListener, useMedia, usePage, useTimer } from "./hooks";
 import { drawPages } from "./mount";
 import { status } from "./status";
 import { theme } from "./theme";
@@ -114,28 +115,15 @@ function PagesRow({ page }: { page: string }) {
 
 // The pages as a menu, in a narrow window.
 function PagesMenu({ page }: { page: string }) {
-  const [open, setOpen] = useState(false);
-  const nav = useRef<HTMLElement>(null);
-  const button = useRef<HTMLButtonElement>(null);
-  const close = () => {
-    if (nav.current?.contains(document.activeElement)) button.current?.focus(); // the focused link goes
-    setOpen(false);
-  };
+  const { close, button, floating } = useFloating<HTMLUListElement>();
   useEffect(close, [page]);
-  useOutside(nav, () => setOpen(false));
-  const look = open ? "pages open" : "pages";
   return (
-    <nav class={look} aria-label="Pages" ref={nav} onKeyDown={open ? onEscape(close) : undefined}>
-      <Button
-        class="pages-menu"
-        ref={button}
-        aria-expanded={open}
-        aria-controls="pages-list"
-        onClick={() => (open ? close() : setOpen(true))}>
+    <nav class="pages" aria-label="Pages">
+      <Button {...button} class="pages-menu">
         {PAGES[page]}
         <Icon of={ChevronDown} size={16} />
       </Button>
-      <ul class="pages-list ft-list" id="pages-list">
+      <ul {...floating} class="ft-menu ft-list">
         {linksTo([...FIRST, ...LAB], page)}
       </ul>
     </nav>

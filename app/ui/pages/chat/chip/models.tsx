@@ -4,6 +4,7 @@ import { Check, SlidersHorizontal } from "lucide";
 import { useEffect, useState } from "preact/hooks";
 import {
   Button,
+  IconButton,
   Form,
   Icon,
   NumberInput,
@@ -76,9 +77,7 @@ export function Models({ page, status }: { page: ChatPage; status: any }) {
                   <Button small text="Unload" data-act="unload" disabled={Boolean(status?.opening)} onClick={unload} />
                 )}
                 {row.group !== "server" && (
-                  <Button
-                    kind="quiet"
-                    small
+                  <IconButton
                     icon={SlidersHorizontal}
                     label={`Load options of ${row.name}`}
                     title="Load options"

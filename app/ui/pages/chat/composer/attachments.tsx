@@ -3,7 +3,7 @@
 import { count, several } from "../../../shared/format";
 import { FileText, Globe, Paperclip, X } from "lucide";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
-import { Button, Dialog, ErrorNote, Form, Icon, Menu, TextInput } from "../../../shared/components";
+import { Button, IconButton, Dialog, ErrorNote, Form, Icon, Menu, TextInput } from "../../../shared/components";
 import { drafts } from "../../../shared/form/drafts";
 import { answered, away, reason, upload } from "../../../shared/frame/server";
 import type { Attached, ChatPage } from "../types";
@@ -76,9 +76,7 @@ export function AttachmentRow({ page, files, message, onChange }: AttachmentRowP
               onChange={(choice) => choose(file, choice)}
             />
           )}
-          <Button
-            kind="quiet"
-            small
+          <IconButton
             icon={X}
             label={`Remove ${file.name}`}
             onClick={() => onChange((now) => now.filter((each) => !same(each, file)))}

@@ -2,7 +2,7 @@
 
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { ChevronLeft, ChevronRight } from "lucide";
-import { Button, ErrorNote } from "../../../shared/components";
+import { Button, IconButton, ErrorNote } from "../../../shared/components";
 import { memo } from "../../../shared/store";
 import { Actions, retry } from "./actions";
 import { Editor } from "./editor";
@@ -124,9 +124,7 @@ function Branches({ page, message }: { page: ChatPage; message: Message }) {
     });
   };
   const arrow = (step: number) => (
-    <Button
-      kind="quiet"
-      small
+    <IconButton
       icon={step < 0 ? ChevronLeft : ChevronRight}
       label={step < 0 ? "Previous version" : "Next version"}
       disabled={beside[here + step] === undefined}

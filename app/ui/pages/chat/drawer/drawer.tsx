@@ -1,7 +1,7 @@
 // The drawer on the right with two tabs, Rounds and Settings. On a phone it covers the chat.
 
 import { X } from "lucide";
-import { Button, Form, Select, Tabs, TextInput, Toggle } from "../../../shared/components";
+import { Button, IconButton, Form, Select, Tabs, TextInput, Toggle } from "../../../shared/components";
 import { SettingsForm } from "../../../shared/form/settings_form";
 import { memo } from "../../../shared/store";
 import { Rounds } from "./rounds";
@@ -32,7 +32,7 @@ export function Drawer({ page, state }: { page: ChatPage; state: PageState }) {
           { id: "settings", title: "Settings", pane: settings },
         ]}
       />
-      <Button kind="quiet" small class="drawer-close" icon={X} label="Close" onClick={close} />
+      <IconButton class="drawer-close" icon={X} label="Close" onClick={close} />
     </aside>
   );
 }

@@ -14,7 +14,7 @@ import {
 } from "lucide";
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { saveFile } from "../../../shared/browser";
-import { Button, Dialog, Icon, SearchBox, Select, useFound } from "../../../shared/components";
+import { Button, IconButton, Dialog, Icon, SearchBox, Select, useFound } from "../../../shared/components";
 import { memo } from "../../../shared/store";
 import type { Chat, ChatPage, Folder } from "../types";
 import { type ComponentChildren, toChildArray } from "preact";
@@ -76,7 +76,7 @@ export const ChatList = memo(({ page, chats, folders, current }: ChatListProps) 
     <>
       <div class="ft-row ft-spread">
         <h2>Chats</h2>
-        <Button class="side-close" kind="quiet" small icon={X} label="Close" onClick={() => page.setSide(false)} />
+        <IconButton class="side-close" icon={X} label="Close" onClick={() => page.setSide(false)} />
         <Button small icon={SquarePen} text="New chat" data-action="new" title="Alt+N" onClick={() => page.newChat()} />
       </div>
       <SearchBox label="Search chats" value={text} onChange={setText} />
@@ -152,7 +152,7 @@ function ChatItem({ page, chat, folders, current, onNewFolder }: ChatItemProps) 
       ? onNewFolder()
       : page.change("move_chat", { chat: chat.id, folder: folder ? Number(folder) : null });
   const tool = (icon: any, label: string, run: () => void) => (
-    <Button kind="quiet" small icon={icon} title={label} label={`${label}: ${title}`} onClick={run} />
+    <IconButton icon={icon} title={label} label={`${label}: ${title}`} onClick={run} />
   );
   if (open === "name")
     return (
@@ -233,17 +233,8 @@ export function ChatFolder({ page, folder: { id, name }, folded, children }: Cha
             <span class="ft-hint">{count}</span>
           </button>
           <span class="tools">
-            <Button
-              kind="quiet"
-              small
-              icon={Pencil}
-              title="Rename"
-              label={`Rename: ${name}`}
-              onClick={() => setRenaming(true)}
-            />
-            <Button
-              kind="quiet"
-              small
+            <IconButton icon={Pencil} title="Rename" label={`Rename: ${name}`} onClick={() => setRenaming(true)} />
+            <IconButton
               icon={Trash2}
               title="Delete folder, keep chats"
               label={`Delete folder, keep chats: ${name}`}
