@@ -115,6 +115,14 @@ def _checked(name: str, value: Any) -> Any:
         raise InvalidRequest(name, words.field_malformed(name)) from error
 
 
+def chosen(acts: Mapping[str, Callable[[], object]], data: View) -> Callable[[], object]:
+    """Return the one that ``data`` names by ``act``. Raises InvalidRequest."""
+    act = acts.get(str(data["act"]))
+    if act is None:
+        raise InvalidRequest("act", words.field_malformed("act"))
+    return act
+
+
 def refusal(error: Exception) -> View:
     """Return ``{"refused": reason}``. Log an unexpected error with its traceback."""
     if isinstance(error, ForetokenError):

@@ -162,9 +162,7 @@ class PanelBackend:
         default = usable_default(pair).proposer
         offered = [
             {
-                "name": each.name,
-                "title": method_title(each.name),
-                "about": each.about,
+                **_named(each.name, each.about),
                 "why": None,
                 "default": each.name == default,
                 "speed": self._speed(pair, each.name),
@@ -173,13 +171,7 @@ class PanelBackend:
             for each in pair.capabilities.proposers
         ]
         lacking = [
-            {
-                "name": each.name,
-                "title": method_title(each.name),
-                "about": each.about,
-                "why": each.reason,
-                "options": [],
-            }
+            {**_named(each.name, each.about), "why": each.reason, "options": []}
             for each in pair.capabilities.unavailable
         ]
         return [*offered, *lacking]
@@ -217,6 +209,10 @@ def _read(name: str, value: Any) -> Any:
     if kind is int:
         return whole(name, value)
     return (value or "") if kind is str else decimal(name, value)
+
+
+def _named(name: str, about: str) -> View:
+    return {"name": name, "title": method_title(name), "about": about}
 
 
 def _headed() -> list[View]:

@@ -77,23 +77,16 @@ def show_progress(progress: DownloadProgress | LoadProgress | None) -> View | No
     """Return how far a download or load is; ``share`` is None if that is unknown."""
     if progress is None:
         return None
-    if isinstance(progress, LoadProgress):
-        return {
-            "doing": STAGES[progress.stage],
-            "done": format_bytes(progress.bytes),
-            "total": format_bytes(progress.total),
-            "share": progress.fraction,
-            "speed": None,
-            "eta": None,
-        }
-    return {
-        "doing": None,
+    shown = {
         "done": format_bytes(progress.bytes),
         "total": format_bytes(progress.total),
         "share": progress.fraction,
-        "speed": f"{format_bytes(int(progress.bytes_per_s))}/s",
-        "eta": None if progress.eta_s is None else words.duration(progress.eta_s),
     }
+    if isinstance(progress, LoadProgress):
+        return {**shown, "doing": STAGES[progress.stage], "speed": None, "eta": None}
+    speed = f"{format_bytes(int(progress.bytes_per_s))}/s"
+    eta = None if progress.eta_s is None else words.duration(progress.eta_s)
+    return {**shown, "doing": None, "speed": speed, "eta": eta}
 
 
 def describe(loaded: Loaded | None) -> View | None:

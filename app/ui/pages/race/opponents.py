@@ -60,11 +60,8 @@ def look(runtime: Runtime, request: LoadRequest) -> View:
 
 def methods_of(capabilities: Capabilities) -> list[View]:
     """Return the proposers, plain decoding first."""
-    found = sorted(capabilities.proposers, key=lambda one: one.name != PLAIN)
-    return [
-        {"name": one.name, "title": method_title(one.name), "about": one.about, "depth": one.depth}
-        for one in found
-    ]
+    names = sorted(capabilities.names, key=lambda name: name != PLAIN)
+    return [{"name": name, "title": method_title(name)} for name in names]
 
 
 def _server(runtime: Runtime, request: LoadRequest, pairing: Pairing) -> View:

@@ -5,8 +5,11 @@ Mistakes of users raise ``ForetokenError``, whose text the page shows.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 from app.runtime import Runtime
-from app.ui.endpoints import endpoint
+from app.ui.endpoints import chosen, endpoint
 from app.ui.rounds.view import View, shorten
 from app.web.listen import is_loopback
 from app.web.request_log import ENDED, LoggedRequest
@@ -36,33 +39,20 @@ class ServerBackend:
         }
 
     @endpoint
-    def set_api(self, data: View) -> View:
-        self.switch.set(bool(data["on"]))
-        return self.api_state()
-
-    @endpoint
-    def set_key(self, data: View) -> View:
-        self.switch.set_key(str(data["key"]))
-        return self.api_state()
-
-    @endpoint
-    def make_key(self, data: View) -> View:
-        self.switch.make_key()
-        return self.api_state()
-
-    @endpoint
-    def remove_key(self, data: View) -> View:
-        self.switch.remove_key()
-        return self.api_state()
-
-    @endpoint
-    def allow_origin(self, data: View) -> View:
-        self.switch.allow_origin(str(data["origin"]))
-        return self.api_state()
-
-    @endpoint
-    def forbid_origin(self, data: View) -> View:
-        self.switch.forbid_origin(str(data["origin"]))
+    def change_api(self, data: View) -> View:
+        """Change the API by ``act``; ``text`` is a key or an origin. Return its state. Raises
+        ForetokenError."""
+        switch, text = self.switch, str(data.get("text") or "")
+        acts: dict[str, Callable[[], object]] = {
+            "turn_on": partial(switch.set, True),
+            "turn_off": partial(switch.set, False),
+            "set_key": partial(switch.set_key, text),
+            "make_key": switch.make_key,
+            "remove_key": switch.remove_key,
+            "allow_origin": partial(switch.allow_origin, text),
+            "forbid_origin": partial(switch.forbid_origin, text),
+        }
+        chosen(acts, data)()
         return self.api_state()
 
     # ---- requests

@@ -15,8 +15,8 @@ interface ApiState {
   model: string | null; // the API id of the loaded model
 }
 
-// Calls an endpoint; returns whether it succeeded.
-type Act = (name: string, data?: object) => Promise<boolean>;
+// Changes the API; returns whether that succeeded. See ServerBackend.change_api.
+type Act = (name: string, text?: string) => Promise<boolean>;
 
 const ENDPOINTS = [
   ["GET", "/v1/models", "List models"],
@@ -31,8 +31,9 @@ const ENDPOINTS = [
 
 function ServerPage() {
   const shown = ui.usePage() === "server";
-  const { act, answer: state, error } = ui.useAnswer<ApiState>("api_state", shown);
+  const { act: ask, answer: state, error } = ui.useAnswer<ApiState>("api_state", shown);
   const [open, setOpen] = useState(false); // the key is shown
+  const act: Act = (name, text) => ask("change_api", { act: name, text });
   const base = `${location.origin}/v1`;
   return (
     <ui.PageFrame title="Server" intro="Use the loaded model from other programs, with the same drafting.">
@@ -42,7 +43,7 @@ function ServerPage() {
             label="OpenAI-compatible endpoint"
             hint="When off, every address under /v1 and /api returns 404."
             value={state.on}
-            onChange={(on) => act("set_api", { on })}
+            onChange={(on) => act(on ? "turn_on" : "turn_off")}
           />
           <dl class="address ft-row">
             <div>
@@ -146,14 +147,14 @@ function Key({ state, act, open, onOpen }: KeyProps) {
           </ui.Button>
         )}
       </div>
-      {!given && <Adding name="key" label="Your own key" button="Set key" onAdd={(key) => act("set_key", { key })} />}
+      {!given && <Adding name="key" label="Your own key" button="Set key" onAdd={(key) => act("set_key", key)} />}
     </>
   );
 }
 
 function Origins({ origins, act }: { origins: ApiState["origins"]; act: Act }) {
-  const allow = (origin: string) => act("allow_origin", { origin });
-  const forbid = (origin: string) => act("forbid_origin", { origin });
+  const allow = (origin: string) => act("allow_origin", origin);
+  const forbid = (origin: string) => act("forbid_origin", origin);
   return (
     <>
       <h3>Allowed websites (CORS)</h3>

@@ -14,7 +14,7 @@ from app.training.options import CHATS, SHIPPED, TrainingOptions, trainable_kind
 from app.training.runs import State, Status, Trainings
 from app.ui import words
 from app.ui.controls.pickers import Pickers
-from app.ui.endpoints import endpoint
+from app.ui.endpoints import chosen, endpoint
 from app.ui.rounds.view import View
 from app.ui.words.names import titles
 from engine.api import LoadRequest
@@ -102,23 +102,16 @@ class TrainBackend:
         )
 
     @endpoint
-    def stop_training(self, data: View | None = None) -> View:
-        self._trainings.stop()
-        return self.training()
-
-    @endpoint
-    def resume_training(self, data: View | None = None) -> View:
-        self._trainings.resume()
-        return self.training()
-
-    @endpoint
-    def discard_training(self, data: View | None = None) -> View:
-        self._trainings.discard()
-        return self.training()
-
-    @endpoint
-    def put_training_away(self, data: View | None = None) -> View:
-        self._trainings.put_away()
+    def change_training(self, data: View) -> View:
+        """Stop, resume, discard or put away the run, as ``act`` says. Raises ForetokenError."""
+        runs = self._trainings
+        acts = {
+            "stop": runs.stop,
+            "resume": runs.resume,
+            "discard": runs.discard,
+            "put_away": runs.put_away,
+        }
+        chosen(acts, data)()
         return self.training()
 
     @endpoint

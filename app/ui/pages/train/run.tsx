@@ -191,20 +191,20 @@ function Buttons({ run, act }: { run: TrainingRun; act: Act }) {
   if (run.state === "running")
     return (
       <div class="ft-row">
-        <Button text="Stop" data-act="stop" onClick={() => act("stop_training")} />
+        <Button text="Stop" data-act="stop" onClick={() => act("change_training", { act: "stop" })} />
         <span class="ft-hint">{RUNS_ON}</span>
       </div>
     );
   return (
     <div class="ft-row">
-      <Button kind="primary" data-act="resume" onClick={() => act("resume_training")}>
+      <Button kind="primary" data-act="resume" onClick={() => act("change_training", { act: "resume" })}>
         {run.state === "failed" ? "Try again" : "Resume"}
       </Button>
       <SureButton
         text="Delete"
         sure="Delete this training run?"
         data-act="discard"
-        onSure={() => act("discard_training")}
+        onSure={() => act("change_training", { act: "discard" })}
       />
     </div>
   );
@@ -217,7 +217,7 @@ function DoneButtons({ run, act }: { run: TrainingRun; act: Act }) {
   return (
     <div class="ft-row">
       <Button kind="primary" text="Load" data-act="load" disabled={here || Boolean(opening)} onClick={load} />
-      <Button text="Train another" data-act="another" onClick={() => act("put_training_away")} />
+      <Button text="Train another" data-act="another" onClick={() => act("change_training", { act: "put_away" })} />
       <Status
         text={opening ?? (here ? "Loaded." : (failed ?? "The drafter stays; the recorded answers are deleted."))}
       />

@@ -10,12 +10,13 @@ from typing import Any
 
 from app.measuring import CHATS, check_tunable, keep_winners, winner
 from app.runtime import Runtime
-from app.settings.defaults import Defaults, Winner
+from app.settings.defaults import Defaults
 from app.storage.store import Store
 from app.ui import words
 from app.ui.controls.settings import whole
 from app.ui.endpoints import endpoint
 from app.ui.pages.race.backend import own_prompts
+from app.ui.pages.race.opponents import methods_of
 from app.ui.pages.race.run import standing
 from app.ui.rounds.feed import Feed
 from app.ui.rounds.measurements import Measurements, MeasuringBackend
@@ -67,9 +68,10 @@ class TuneBackend(MeasuringBackend):
         it was started, while it runs."""
         loaded = self.runtime.engine.loaded
         kept = self.defaults.of(loaded)
+        methods = methods_of(loaded.capabilities) if loaded else []
         return {
             "loaded": loaded and loaded.name,
-            "methods": _methods(loaded) if loaded else [],
+            "methods": [one for one in methods if one["name"] != PLAIN],
             "depths": list(range(1, MAX_DEPTH + 1)),
             "chosen": list(DEPTHS),
             "sets": [{"id": one, "count": len(found)} for one, found in self._sets().items()],
@@ -259,7 +261,7 @@ class Tuning:
                 "t": "result",
                 "kinds": list(result.kinds),
                 "rows": [_figures(row) for row in result.rows],
-                "winners": {kind: _winner(row) for kind, row in sweep.winners(result).items()},
+                "winners": {kind: _figures(row) for kind, row in sweep.winners(result).items()},
                 "divergences": result.divergences,
                 "left_out": sum(result.left_out.values()),
             }
@@ -290,26 +292,6 @@ def _depth(row: Row) -> str:
     if row.proposer == PLAIN:
         return ""
     return str(Control.AUTO) if row.controller == Control.AUTO else str(row.depth)
-
-
-def _winner(row: Row) -> View:
-    kept: Winner = winner(row)
-    return {
-        "method": row.proposer,
-        "title": method_title(row.proposer),
-        "depth": _depth(row),
-        "speedup": row.speedup,
-        "told": str(kept),
-    }
-
-
-def _methods(loaded: Loaded) -> list[View]:
-    offered = loaded.capabilities.proposers
-    return [
-        {"name": one.name, "title": method_title(one.name), "about": one.about}
-        for one in offered
-        if one.name != PLAIN
-    ]
 
 
 def _offered(loaded: Loaded, methods: list[Any]) -> list[str]:
