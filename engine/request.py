@@ -12,8 +12,7 @@ from typing import Literal, get_args
 
 from engine.values import MAX_DEPTH, MAX_TOP_LOGPROBS, require
 from engine.values.grammar import Grammar
-from engine.values.image import MAX_IMAGES
-from engine.values.messages import Message
+from engine.values.messages import MAX_IMAGES, Message
 from engine.values.sampling import AcceptanceRule, Sampling, check_rule
 from engine.values.tools import Tool, ToolChoice
 

@@ -16,7 +16,7 @@ from app.deploy.estimate.network import Network, cache_products, cache_shards, o
 from app.deploy.gpus import BF16, FORMATS, SIXTEEN_BITS
 from app.deploy.methods import Method, Needs
 from app.deploy.model import ModelFacts
-from engine.models.sizes.head_weights import DFLASH_LAYERS, head_weights
+from engine.models.sizes.weight_counts import DFLASH_LAYERS, head_weights
 
 ASSISTANT_WEIGHTS, ASSISTANT_LAYERS = 500_000_000, 4
 

@@ -30,8 +30,7 @@ from app.settings.defaults import Defaults
 from engine.api import Loaded, Tokenizer
 from engine.errors import InvalidRequest
 from engine.request import Request, Speculation, controller_named
-from engine.values.image import MAX_IMAGE_BYTES, Image
-from engine.values.messages import Message
+from engine.values.messages import MAX_IMAGE_BYTES, Image, Message
 from engine.values.sampling import Sampling, rule_named
 
 _DATA = re.compile(r"data:[\w.+/-]*(?:;[\w=.+-]+)*;base64,", re.ASCII | re.IGNORECASE)

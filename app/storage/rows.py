@@ -11,8 +11,7 @@ from app.storage.attachments import Attachment, read_references, with_files
 from engine.files import parse_json
 from engine.thoughts import Thoughts, split
 from engine.tool_calls.in_reply import call_of
-from engine.values.image import Image
-from engine.values.messages import Message
+from engine.values.messages import Image, Message
 
 CallState = Literal["waiting", "running", "done", "failed", "refused", "stopped", "interrupted"]
 PENDING = ("waiting", "running")

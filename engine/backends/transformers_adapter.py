@@ -1,9 +1,14 @@
 """Any transformers causal LM as a ``Model``: slower than the own decoder, and just as exact.
 
-Its kernels may sum in another order if a call has more rows or a longer cache. So positions are computed
-in windows of 16 that begin at multiples of 16, padded at the end. A position is then always the same row
-of the same shape, decoded alone or verified beside drafted tokens, and its logits have the same bits. The
-price is that up to 15 rows of a window are computed again.
+Its kernels may sum in another order if a call has more rows or a longer cache. So positions are
+computed in windows of 16 that begin at multiples of 16, padded at the end. A position is then always
+the same row of the same shape, decoded alone or verified beside drafted tokens, and its logits have the
+same bits. The price is that up to 15 rows of a window are computed again.
+
+In transformers an expert multiplies all rows that chose it at once, and BLAS takes another path for
+another number of rows: a token's logits would depend on the routing of the tokens drafted after it.
+Here experts use the own decoder's linear layers, and a row's results are added in the order of its
+choices.
 """
 
 from __future__ import annotations
@@ -11,18 +16,56 @@ from __future__ import annotations
 import contextlib
 import inspect
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import ModuleList
 from transformers import DynamicCache, PreTrainedModel
+from transformers.integrations.moe import ALL_EXPERTS_FUNCTIONS
 
-from engine.backends import experts
+from engine.backends.torch.experts import add_chosen
+from engine.kernels.torch.linear import make_unpacked
 from engine.models.base import ModelInfo
 from engine.models.hidden_states import NORMED, AuxHiddenStates, AuxLayer
 from engine.models.sequence_state import SequenceState
 from engine.values import MAX_ROWS
+
+NAME = "row_independent"
+"""The name for ``PreTrainedModel.set_experts_implementation``."""
+
+
+def mix(experts: Any, hidden_states: Tensor, top_k_index: Tensor, top_k_weights: Tensor) -> Tensor:
+    """Run ``hidden_states (rows, hidden)`` through the experts that each row chose.
+
+    ``experts`` is a module of transformers' ``use_experts_implementation``, which calls this with these
+    argument names; choices and their weights are (rows, choices).
+    """
+    total = add_chosen(partial(_run, experts), hidden_states, top_k_index, top_k_weights)
+    return total.to(hidden_states.dtype)
+
+
+def _run(experts: Any, expert: int, x: Tensor) -> Tensor:
+    """Return one expert's result for ``x (rows, hidden)``."""
+    if getattr(experts, "has_gate", True):
+        x = experts._apply_gate(_linear(experts, "gate_up_proj", expert, x))
+    else:
+        x = experts.act_fn(_linear(experts, "up_proj", expert, x))
+    x = _linear(experts, "down_proj", expert, x)
+    if getattr(experts, "has_post_expert_norm", False):
+        x = experts.post_expert_norm(x)
+    return x
+
+
+def _linear(experts: Any, name: str, expert: int, x: Tensor) -> Tensor:
+    weight = getattr(experts, name)[expert]
+    result = make_unpacked(weight.t() if experts.is_transposed else weight)(x)
+    return result + getattr(experts, f"{name}_bias")[expert] if experts.has_bias else result
+
+
+ALL_EXPERTS_FUNCTIONS.register(NAME, mix)
+
 
 WINDOW = MAX_ROWS
 """Positions of a window: the rows of a round are in at most two."""
@@ -49,7 +92,7 @@ class TransformersModel:
 
     def __init__(self, model: PreTrainedModel, info: ModelInfo) -> None:
         self.model: Any = model.eval()
-        self.model.set_experts_implementation(experts.NAME)  # nothing to do for a dense model
+        self.model.set_experts_implementation(NAME)  # nothing to do for a dense model
         self._info = info
         self._cache_argument = cache_argument(model)
 

@@ -21,7 +21,7 @@ from typing import Any, Protocol
 from engine.api import Engine, Loaded
 from engine.bench.prompts import Prompt
 from engine.bench.real.peers import llama_cpp
-from engine.bench.real.server import Server
+from engine.bench.real.process import Server
 from engine.errors import ForetokenError, InvalidRequest, PeerFailed
 from engine.events import Emitted, Failed
 from engine.machine import threads

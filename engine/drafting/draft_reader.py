@@ -17,7 +17,7 @@ from torch import Tensor
 from engine.decoding.context import Context, chunks, common_prefix
 from engine.decoding.sampling import Sampler
 from engine.drafting.cross_vocabulary.retokenized_text import RetokenizedText, target_tokens
-from engine.drafting.cross_vocabulary.vocabulary_map import VocabularyMap
+from engine.drafting.cross_vocabulary.token_table import VocabularyMap
 from engine.drafting.vocabulary_trimmer import VocabularyTrimmer, frequent_tokens
 from engine.models.base import GeneratingModel, Model
 from engine.models.rounds import RoundDrafter, RoundModel

@@ -19,7 +19,7 @@ from typing import Any
 
 from engine.drafting.heads import inspect
 from engine.drafting.heads.base import HeadPlan, TargetShape
-from engine.drafting.lookup.reply_files import NEWER, ReplyFiles
+from engine.drafting.lookup.past_replies import NEWER, ReplyFiles
 from engine.errors import ModelError
 from engine.files import read_json, write_private
 from engine.models.checkpoints.checkpoint import fingerprint

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
-from engine.drafting.cross_vocabulary.vocabulary_map import VocabularyMap
+from engine.drafting.cross_vocabulary.token_table import VocabularyMap
 from engine.drafting.heads.base import Head
 from engine.models.base import Model
 from engine.models.hidden_states import AuxLayer, Backbone, distinct

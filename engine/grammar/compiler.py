@@ -1,26 +1,115 @@
 """Compile a request's grammar into a matcher.
 
 llguidance compiles: a schema, a regular expression, or a grammar in Lark's or GBNF's notation. Each is
-tried in a worker process first (see ``trial``), and compiled here only if it passed there: native
-recursion may overflow a stack, and a short expression may take gigabytes. A vocabulary is read once, at
-the first request that needs it; grammars are kept as long as there is room for them.
+tried in a worker process first, compiled and followed for some tokens, and compiled here only if it
+passed there: native recursion may overflow a stack, and a short expression may take gigabytes. The
+worker's stacks are smaller than any that the app uses for the same work, so what passes there has room
+here. A vocabulary is read once, at the first request that needs it; grammars are kept as long as there
+is room for them.
 """
 
 from __future__ import annotations
 
 import hashlib
+import random
 import threading
+import time
 from collections import OrderedDict
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
+
+import numpy as np
+import psutil
 
 from engine.errors import InvalidRequest
-from engine.grammar import bounds, trial
-from engine.grammar.matcher import Matcher
+from engine.grammar import bounds
+from engine.grammar.matcher import Bits, Matcher, ParserFailed
 from engine.grammar.parsing import STATES, on_stack, parse, read_tokenizer
-from engine.machine.worker_process import LimitExceeded, WorkerPool
-from engine.values.grammar import Grammar
+from engine.machine import memory
+from engine.machine.worker_process import LimitExceeded, Limits, WorkerPool
+from engine.values.grammar import Grammar, GrammarKind
+
+T = TypeVar("T")
+
+LIMITS = Limits(seconds=2.0, memory=256 << 20, answer=1 << 16)
+"""Of one trial."""
+MOST_BYTES = 48 << 20
+"""Most memory that a grammar may take, compiled and after its first tokens."""
+_STEP_S = 0.1
+"""Most processor time for what one token takes: other replies wait, or all of the app does."""
+COMPILE_STACK, _USE_STACK = 8 << 20, 512 << 10
+
+_vocabulary: dict[str, Any] = {}  # what the first value told, its tokenizer read
+
+
+def run(value: Any) -> Any:
+    """Return {"bytes": memory taken} for [kind, text, strict, tokens to follow], or {"refused": why}.
+
+    The first value is {"tokenizer": tokenizer.json, "vocabulary": rows, "ends": tokens}.
+    """
+    if isinstance(value, dict):
+        read = read_tokenizer(value["tokenizer"], value["vocabulary"], value["ends"])
+        _vocabulary.update(value, tokenizer=read)
+        return None
+    tokenizer, vocabulary, ends = (_vocabulary[key] for key in ("tokenizer", "vocabulary", "ends"))
+    kind, text, strict, steps = value
+    grammar = Grammar(GrammarKind(kind), text, strict)
+    before = _held()
+    try:
+        parser = on_stack(COMPILE_STACK, lambda: parse(tokenizer, grammar))
+        matcher = Matcher(parser.deep_copy(), vocabulary, ends)
+        on_stack(_USE_STACK, lambda: _follow(matcher, ends, steps))
+    except ValueError as error:
+        return {"refused": str(error)}
+    except ParserFailed as error:
+        if error.is_dead_end:
+            after = f" from token {error.read + 1} on" if error.read else ""
+            return {"refused": f"no text matches it{after}; a rule may require itself"}
+        return {"refused": f"it fails after {error.read} tokens ({error.why})"}
+    taken = max(0, _held() - before)
+    if taken > MOST_BYTES:
+        return {"refused": f"it uses {taken >> 20} MB of memory (at most {MOST_BYTES >> 20})"}
+    return {"bytes": taken}
+
+
+def _follow(matcher: Matcher, ends: Sequence[int], steps: int) -> None:
+    """Read ``steps`` tokens that may follow each other. Raises ValueError and ParserFailed."""
+    draw = random.Random(0)
+    for _ in range(steps):
+        mask = _timed(matcher.mask)
+        assert mask is not None
+        forced = _timed(matcher.forced)
+        token = forced[0] if forced else _drawn(mask, draw)
+        if token is None or token in ends:
+            return
+        _timed(partial(matcher.count_fitting, [token] * 4))
+        _timed(partial(matcher.consume, [token]))
+
+
+def _drawn(mask: Bits, draw: random.Random) -> int | None:
+    """Return some token that ``mask`` allows; None if it allows none. To list all would take longer."""
+    words = np.flatnonzero(mask)
+    if not len(words):
+        return None
+    word = int(draw.choice(words))
+    bits = int(mask[word])
+    return 32 * word + draw.choice([bit for bit in range(32) if bits >> bit & 1])
+
+
+def _timed(work: Callable[[], T]) -> T:
+    began = time.thread_time()
+    found = work()
+    if (took := time.thread_time() - began) > _STEP_S:
+        raise ValueError(f"one token takes {1000 * took:.0f} ms (at most {1000 * _STEP_S:.0f})")
+    return found
+
+
+def _held() -> int:
+    """Return the bytes of memory that this process holds, freed ones given back to the system first."""
+    memory.trim()  # else what an earlier trial freed would be used again, and not counted
+    return int(psutil.Process().memory_info().rss)
+
 
 _ROOM = 512 << 20
 """Bytes for compiled grammars that are kept: agents send the same tools with every turn."""
@@ -35,7 +124,7 @@ _TRIED = 1024
 """Most grammars whose trial results are cached."""
 _STEPS = 8
 """Tokens that a trial follows a grammar for before it is used."""
-_STACK = 2 * trial.COMPILE_STACK
+_STACK = 2 * COMPILE_STACK
 
 
 class CompiledGrammar:
@@ -64,7 +153,7 @@ class GrammarCompiler:
         self._tokenizer: Any = None
         self._compiled: OrderedDict[bytes, CompiledGrammar] = OrderedDict()
         self._tried: OrderedDict[bytes, int | str] = OrderedDict()  # bytes taken, or why not
-        self._trials = WorkerPool("engine.grammar.trial:run", trial.LIMITS, first=self._first)
+        self._trials = WorkerPool("engine.grammar.compiler:run", LIMITS, first=self._first)
 
     def start(self, grammar: Grammar) -> Matcher:
         """Return a matcher at the start of a text. Raises as ``compiled``."""

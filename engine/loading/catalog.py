@@ -24,7 +24,7 @@ from engine.loading.request import LoadRequest
 from engine.loading.specs import Locate, ModelSpec, Pairing, folder_of, with_sizes
 from engine.models.checkpoints import checkpoint
 from engine.models.checkpoints.gguf.description import SUFFIX, name_of
-from engine.models.sizes.head_weights import head_weights
+from engine.models.sizes.weight_counts import head_weights
 from engine.values import shown
 from engine.values.address import Address, is_address
 

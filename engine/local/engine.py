@@ -48,16 +48,12 @@ _WRITING_S = 10.0
 """Most seconds that a short command waits for packed weights to be written, once for each model."""
 
 
-def _no_catalog() -> Catalog:
-    return Catalog((), ())
-
-
 class LocalEngine:
     """An ``engine.api.Engine`` that loads pairs and runs requests, batched on the compiled step."""
 
     def __init__(
         self,
-        catalog: Callable[[], Catalog] = _no_catalog,
+        catalog: Callable[[], Catalog] = lambda: Catalog((), ()),
         *,
         models: Path | None = None,
         remembered: Path | None = None,

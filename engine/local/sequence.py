@@ -29,8 +29,7 @@ from engine.drafting.controllers.factory import ControllerFactory
 from engine.drafting.predicted import PredictedProposer
 from engine.events import Event, Started
 from engine.local.run import Run
-from engine.local.slot import Slot
-from engine.local.slots import Slots
+from engine.local.slots import Slot, Slots
 from engine.request import Control
 
 Steps = Generator[WorkItem | None, None, None]

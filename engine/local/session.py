@@ -40,8 +40,7 @@ from engine.local.embedding import embedding, next_logits
 from engine.local.run import Run
 from engine.local.sequence import Sequence as RunningSequence
 from engine.local.sequence import SessionResources, Steps, constraint_of, sampler_of
-from engine.local.slot import Slot
-from engine.local.slots import Slots
+from engine.local.slots import Slot, Slots
 from engine.local.thinking import begins_inside_thought, prefill_of, thinking_of
 from engine.local.tokenizer import SessionTokenizer
 from engine.machine.devices import Device, device_errors

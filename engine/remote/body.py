@@ -13,8 +13,7 @@ from engine.errors import ContextExceeded, InvalidRequest
 from engine.remote.kinds import ENGINE_DATA, TRAITS, Kind
 from engine.request import Control, Request
 from engine.values.grammar import Grammar, GrammarKind
-from engine.values.image import Image
-from engine.values.messages import Message, pieces
+from engine.values.messages import Image, Message, pieces
 from engine.values.sampling import Sampling
 from engine.values.tools import Calling
 

@@ -19,8 +19,7 @@ from engine.remote.connection import Client
 from engine.remote.errors import ended_early, protocol_error, retry_delay
 from engine.remote.kinds import Kind
 from engine.remote.reading import Reading
-from engine.remote.reply_usage import counted
-from engine.remote.server_metrics import metrics_of
+from engine.remote.statistics import counted, metrics_of
 from engine.request import Request
 
 log = logging.getLogger(__name__)

@@ -22,7 +22,7 @@ from engine.remote.dialects import started, with_retries
 from engine.remote.errors import ended_early, stream_error
 from engine.remote.kinds import TRAITS, Kind
 from engine.remote.reading import Json, Reading
-from engine.remote.reply_usage import seconds, whole
+from engine.remote.statistics import seconds, whole
 from engine.request import Request
 from engine.values.grammar import GrammarKind
 from engine.values.messages import Message

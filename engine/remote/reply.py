@@ -85,7 +85,8 @@ class Reply:
         while True:
             event = self._inbox.get()
             if event is None or self.generation.cancelled:
-                event = Finished(FinishReason.CANCELLED, "", self._text, self._token_ids())
+                ids = None if self._ids is None else tuple(self._ids)
+                event = Finished(FinishReason.CANCELLED, "", self._text, ids)
             self._remember(event)
             last = isinstance(event, Finished | Failed)
             self.ending = last
@@ -102,6 +103,3 @@ class Reply:
             self._ids = None
         elif self._ids is not None:
             self._ids += [token.id for token in event.tokens]
-
-    def _token_ids(self) -> tuple[int, ...] | None:
-        return None if self._ids is None else tuple(self._ids)

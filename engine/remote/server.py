@@ -21,14 +21,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-import httpx2
-
 from engine.errors import ModelError
 from engine.files import parse_json
 from engine.remote.connection import QUERY_S, Client
 from engine.remote.errors import protocol_error
 from engine.remote.kinds import SGLANG_INFO, Kind
-from engine.remote.reply_usage import whole
+from engine.remote.statistics import whole
 from engine.values.address import Address
 
 Json = Mapping[str, Any]
@@ -163,16 +161,13 @@ async def _identify(client: Client, listed: list[Json]) -> tuple[Kind, str]:
         return Kind.DYNAMO, ""
     if await _of_lm_studio(client):
         return Kind.LM_STUDIO, ""
-    if _says_ollama(await client.find("/")):
+    root = await client.find("/")
+    if root is not None and root.text[:64].startswith("Ollama is running"):
         return Kind.OLLAMA, await _version(client, Kind.OLLAMA)
     props = await client.find_json("/props")
     if isinstance(props, dict) and "build_info" in props:
         return Kind.LLAMA_SERVER, str(props["build_info"])
     return Kind.OTHER, ""
-
-
-def _says_ollama(answer: httpx2.Response | None) -> bool:
-    return answer is not None and answer.text[:64].startswith("Ollama is running")
 
 
 _VERSIONS = {

@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from engine.errors import InvalidRequest
 from engine.tool_calls.forms import JSON, rules_of
 from engine.tool_calls.forms.json_form import json_rule
+from engine.tool_calls.reading import MIDDLE, NAME
 from engine.tool_calls.styles import HARMONY, CallStyle
-from engine.tool_calls.unmarked import MIDDLE, NAME
 from engine.values.grammar import Grammar, GrammarKind
 from engine.values.tools import Tool, ToolChoice
 

@@ -1,12 +1,30 @@
-"""The turns of a chat."""
+"""The turns of a chat. Images are the bytes of files, as somebody sent them, and are not decoded here."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
-from engine.values.image import Image
 from engine.values.tools import ToolCall
+
+MAX_IMAGE_BYTES = 16 << 20
+"""Bytes of an image's file, at most."""
+MAX_IMAGES = 32
+"""Images of a request, at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """A PNG, JPEG, WebP or GIF file. ``place``: how many characters of the message's text come before."""
+
+    data: bytes = field(repr=False)
+    place: int = 0
+
+    @property
+    def digest(self) -> bytes:
+        """The SHA-256 of the bytes."""
+        return hashlib.sha256(self.data).digest()
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from torch import Tensor
 from engine.errors import InvalidRequest
 from engine.machine import threads
 from engine.models.prompt_content import ContentRows, PromptContent
-from engine.values.image import Image
+from engine.values.messages import Image
 from engine.values.prompt import OpaquePart, Prompt, TokenPart
 from engine.vision.pictures import decode
 from engine.vision.plan import VisionPlan

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from engine.errors import DiskError, InvalidRequest, what_failed
 from engine.machine.worker_process import LimitExceeded, Limits, WorkerPool, WorkFailed
-from engine.values.image import MAX_IMAGE_BYTES
+from engine.values.messages import MAX_IMAGE_BYTES
 
 if TYPE_CHECKING:
     from PIL.Image import Image as Picture

@@ -16,8 +16,7 @@ from engine.errors import ModelError
 from engine.models.checkpoints.safetensors_header import read_header
 from engine.models.checkpoints.stored_tensor import check_finite, read_tensor
 from engine.models.checkpoints.weight_files import read_tensors
-from engine.vision import mmproj
-from engine.vision.plan import MOST_TOKENS, VisionPlan
+from engine.vision.plan import MOST_TOKENS, VisionPlan, weights
 
 if TYPE_CHECKING:
     from PIL.Image import Image as Picture
@@ -107,7 +106,7 @@ class Tower(ABC):
         """Return the weights by transformers' names. Raises ModelError."""
         plan = self.plan
         if plan.path.is_file():
-            return mmproj.weights(plan.path, self.dtype)
+            return weights(plan.path, self.dtype)
         tensors, root = {}, plan.root
         for name, info in read_tensors(plan.path)[0].items():
             if name.startswith(root):

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from app.storage.attachments import Attachment, with_files
 from app.storage.rows import history
-from engine.values.image import Image
-from engine.values.messages import Message
+from engine.values.messages import Image, Message
 from engine.values.tools import ToolCall
 
 

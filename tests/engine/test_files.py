@@ -24,11 +24,11 @@ from app.storage import chat_files
 from app.storage.store import Store
 from engine import trace
 from engine.drafting.controllers.stored_times import StoredTimes
-from engine.drafting.lookup.reply_files import ReplyFiles
+from engine.drafting.lookup.past_replies import ReplyFiles
 from engine.errors import CatalogError, DiskError, ForetokenError, ModelError
 from engine.files import DEEPEST, bounded, parse_json, read_json, write_private
 from engine.loading.catalog import load_catalog
-from engine.loading.discovery.ollama import models
+from engine.loading.discovery.programs import ollama_models
 from engine.models.checkpoints.safetensors_header import read_header
 from engine.models.checkpoints.tokenizer import read_tokenizer
 from engine.models.checkpoints.weight_files import read_json as read_config
@@ -161,7 +161,7 @@ def test_deep_settings_are_left_out_and_the_app_starts(tmp_path: Path) -> None:
 
 def test_a_deep_manifest_of_ollamas_is_listed_with_the_reason(tmp_path: Path) -> None:
     _file(tmp_path, "manifests/registry.ollama.ai/library/deep/latest", DEEP)
-    (listed,) = models(tmp_path)
+    (listed,) = ollama_models(tmp_path)
     assert "more than 100 levels deep" in str(listed.reason)
 
 

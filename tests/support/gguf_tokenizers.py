@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from engine.models.checkpoints.gguf.tokenizers.listed_tokens import TokenType
+from engine.models.checkpoints.gguf.tokenizers.special_tokens import TokenType
 
 _SPACE = "\u2581"
 _NO_SCORE = -1e9

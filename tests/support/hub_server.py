@@ -19,7 +19,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 import pytest
 
-from engine.loading.hub import retry, transfer
+from engine.loading.hub import errors, transfer
 from engine.machine.secrets import HUB_TOKEN_FILE
 
 COMMIT = "c0ffee" + "0" * 34
@@ -265,5 +265,5 @@ def use_hub(hub: HubServer, folder: Path, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setenv(HUB_TOKEN_FILE, str(folder / "token"))
     monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.fail.Keyring")
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(folder / "cache"))
-    monkeypatch.setattr(retry, "BACKOFF_S", 0.01)
+    monkeypatch.setattr(errors, "BACKOFF_S", 0.01)
     monkeypatch.setattr(transfer, "_CHUNK", 1024)

@@ -31,7 +31,7 @@ from engine.errors import GenerationFailed
 from engine.events import Budget, Failed, Tree
 from engine.loading.request import LoadRequest
 from engine.local.engine import LocalEngine
-from engine.local.slot import Slot
+from engine.local.slots import Slot
 from engine.request import Request, Speculation
 from engine.values import MAX_DEPTH, MAX_ROWS
 from engine.values.messages import Message

@@ -22,9 +22,8 @@ from engine.decoding.verifier import VerifierOutput
 from engine.drafting import proposers
 from engine.drafting.controllers.factory import ControllerFactory
 from engine.drafting.controllers.warm_up import ROWS
-from engine.drafting.proposers.best import BestProposer
+from engine.drafting.proposers.best import BestProposer, HybridProposer
 from engine.drafting.proposers.drawing import BaseProposer, Floors, above_floors
-from engine.drafting.proposers.hybrid import HybridProposer
 from engine.drafting.resources import Resources
 from engine.events import Budget, Origin, Round, Timing
 from engine.request import Speculation

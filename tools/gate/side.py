@@ -16,8 +16,8 @@ from typing import Any, Self
 from engine.bench.prompts import first_of_each, read
 from engine.bench.real import case as cases
 from engine.bench.real.contest import Case, EncodedPrompt, Method, Setting, speed
+from engine.bench.real.process import Worker
 from engine.bench.real.reports.summary import words
-from engine.bench.real.worker import Worker
 from engine.decoding.text.codec import TextCodec
 from engine.errors import PeerFailed
 from engine.loading.request import LoadRequest

@@ -22,7 +22,7 @@ from typing import Any
 import httpx2
 
 from engine.bench.real.peers import llama_cpp
-from engine.bench.real.server import Server
+from engine.bench.real.process import Server
 from engine.errors import ForetokenError
 from engine.loading.request import LoadRequest
 from engine.machine import threads

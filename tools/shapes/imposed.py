@@ -18,7 +18,7 @@ from typing import Any
 from unittest.mock import patch
 
 from engine.bench.real.peers.llama_cpp import command, complete, find
-from engine.bench.real.server import Server
+from engine.bench.real.process import Server
 from engine.decoding import verifier
 from engine.decoding.acceptance import Acceptance, accept_matching
 from engine.drafting.vocabulary_trimmer import FREQUENT

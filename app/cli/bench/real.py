@@ -168,7 +168,7 @@ def _print(report: Report) -> None:
 
 def _write(out: Path, report: Report, facts: dict[str, str], title: str) -> None:
     from engine.bench.real.own import NAME
-    from engine.bench.real.reports.chart import chart
+    from engine.bench.real.reports.report import chart
 
     value = {"title": title, "facts": facts, **report.as_json()}
     out.with_suffix(".json").write_text(json.dumps(value) + "\n", encoding="utf-8")

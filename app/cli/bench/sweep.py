@@ -187,13 +187,13 @@ def _apply(folder: Path, loaded: Loaded, result: Result) -> None:
 def _write(out: Path, result: Result, facts: dict[str, str]) -> None:
     from engine.bench import sweep as bench
     from engine.bench.reports import sweep as report
-    from engine.bench.reports import sweep_chart
+    from engine.bench.reports.sweep import chart
 
     title = f"Sweep of {facts['pair']}"
     value = {"facts": facts, **bench.as_json(result)}
     out.with_suffix(".json").write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
     out.with_suffix(".md").write_text(report.markdown(result, title, facts), encoding="utf-8")
-    if not sweep_chart.chart(result, out.with_suffix(".svg"), title):
+    if not chart(result, out.with_suffix(".svg"), title):
         print(
             "Note: no chart was drawn, because matplotlib is not installed (extra: docs).",
             file=sys.stderr,

@@ -19,8 +19,7 @@ from engine.files import bounded
 from engine.reply import ReplyState
 from engine.request import Request, Speculation
 from engine.stats import Statistics
-from engine.values.image import MAX_IMAGE_BYTES, Image
-from engine.values.messages import Message
+from engine.values.messages import MAX_IMAGE_BYTES, Image, Message
 from engine.values.sampling import Sampling
 from engine.values.units import counted
 

@@ -24,7 +24,7 @@ from app.server.requests import file_in
 from app.server.text import InfillBody
 from engine.tool_calls.schemas import close
 from engine.values import MAX_TOP_LOGPROBS
-from engine.values.image import MAX_IMAGES
+from engine.values.messages import MAX_IMAGES
 
 _GO = re.compile(r"[+-]?(0|((\d+\.?\d*|\.\d+)(ns|us|µs|ms|s|m|h))+)")
 """A duration as Go writes it: 5m, 1h30m, 0."""

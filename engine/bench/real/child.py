@@ -34,3 +34,13 @@ def serve(start: Callable[[], tuple[dict[str, Any], Answer]]) -> None:
     except Exception as error:  # told to whoever asks, who cannot see this process
         say({"error": f"{type(error).__name__}: {error}"})
         raise
+
+
+def serve_one(load: Callable[[dict[str, Any]], Answer]) -> None:
+    """Serve what ``load`` makes of the command line's options, which state its one setting."""
+
+    def start() -> tuple[dict[str, Any], Answer]:
+        options = json.loads(sys.argv[1])
+        return {"weights": options["weights"], "settings": [options["setting"]]}, load(options)
+
+    serve(start)

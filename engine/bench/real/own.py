@@ -15,7 +15,7 @@ from engine.bench.answering import isolated_options
 from engine.bench.read_bandwidth import read_bandwidth
 from engine.bench.real.child import Answer, serve
 from engine.bench.real.contest import Case, Method, Running, Setting
-from engine.bench.real.worker import Worker
+from engine.bench.real.process import Worker
 from engine.bench.verify_cost import step_times
 from engine.kernels.formats import AS_STORED
 from engine.local.engine import LocalEngine
@@ -50,8 +50,7 @@ class Own:
     def start(self, case: Case, log: Path) -> Running:
         load = replace(self.load, context=case.context, threads=case.threads)
         options = {"load": asdict(load), "depths": list(self.depths), "ignore_eos": not case.eos}
-        command = [sys.executable, "-m", "engine.bench.real.own", json.dumps(options)]
-        return Worker(self.name, command, log)
+        return Worker.of_module(self.name, "own", options, log)
 
 
 def settings(

@@ -5,18 +5,39 @@ from __future__ import annotations
 from collections.abc import Callable
 from time import perf_counter
 
-from engine.decoding.controller import Controller
+from engine.decoding.controller import Controller, budget_to
 from engine.decoding.proposer import ChoosingProposer, Proposer
 from engine.decoding.sampling import Sampler
 from engine.drafting.controllers.auto import Auto
 from engine.drafting.controllers.batch import BatchController, BatchMember
-from engine.drafting.controllers.fixed import Fixed, Off
 from engine.drafting.controllers.proposer_statistics import ProposerStatistics
 from engine.drafting.controllers.times import Costs, MixtureTimes, Times
+from engine.events import Budget, Round
 from engine.models.base import MixtureModel, Model
 from engine.models.sizes.weight_counts import count_weights
 from engine.request import Control, Speculation
 from engine.values.sampling import AcceptanceRule
+
+
+class Fixed:
+    """Drafts the same depth every round, and learns nothing."""
+
+    def __init__(self, depth: int) -> None:
+        self._budget = budget_to(depth)
+
+    def budget(self) -> Budget:
+        return self._budget
+
+    def observe(self, round: Round) -> None: ...
+
+    def skip_round(self) -> None: ...
+
+
+class Off(Fixed):
+    """Decodes plainly; the proposer reads along."""
+
+    def __init__(self) -> None:
+        super().__init__(0)
 
 
 class ControllerFactory:

@@ -11,8 +11,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from engine.drafting.cross_vocabulary.token_table import LeadingSpace, TokenTable, split_unfinished
-from engine.drafting.cross_vocabulary.vocabulary_map import VocabularyMap
+from engine.drafting.cross_vocabulary.token_table import (
+    LeadingSpace,
+    TokenTable,
+    VocabularyMap,
+    split_unfinished,
+)
 
 _SHORTEST, _LONGEST = 48, 256
 """Bytes of a run. It ends before the first space between these, else within a word."""

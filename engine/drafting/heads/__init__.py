@@ -51,16 +51,14 @@ def _is_block(config: Config) -> bool:
     return "dflash_config" in config or "DFlash" in names or "DSpark" in names
 
 
-def _is_medusa(config: Config) -> bool:
-    return "medusa_num_heads" in config
-
-
 def _is_lstm(config: Config) -> bool:
     return config.get("method") == "sum_lstm"
 
 
 _REGISTRY: Mapping[str, Layout] = {
-    "medusa": Layout("engine.drafting.heads.medusa:MedusaHead", _is_medusa),
+    "medusa": Layout(
+        "engine.drafting.heads.medusa:MedusaHead", lambda config: "medusa_num_heads" in config
+    ),
     "eagle3": Layout("engine.drafting.heads.eagle3:Eagle3Head", _is_eagle3, "eagle3"),
     "block": Layout("engine.drafting.heads.block:BlockHead", _is_block, "dflash"),
     "assistant": Layout(

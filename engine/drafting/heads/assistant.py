@@ -65,10 +65,11 @@ class AssistantShape:
 
 @dataclass(frozen=True, slots=True)
 class AssistantHead:
-    """See the module. ``before``: twice the target's width -> hidden; ``behind``: hidden -> its width.
+    """A ``Head``, see the module.
 
-    ``centroids``: hidden -> groups; ``ordering`` int64 (vocabulary,): the token of each of ``output``'s
-    rows. Both are None if the head has one step.
+    ``before``: twice the target's width -> hidden; ``behind``: hidden -> its width. ``centroids``: hidden
+    -> groups; ``ordering`` int64 (vocabulary,): the token of each of ``output``'s rows. Both are None if
+    the head has one step.
     """
 
     shape: AssistantShape
@@ -89,7 +90,6 @@ class AssistantHead:
 
     @classmethod
     def plan(cls, stored: Stored, target: TargetShape) -> HeadPlan:
-        """See ``Head``."""
         a = _architecture(stored)
         width = stored.size("backbone_hidden_size")
         check_fits(stored, target, hidden=width, vocabulary=a.vocabulary)
@@ -110,7 +110,6 @@ class AssistantHead:
 
     @classmethod
     def load(cls, plan: HeadPlan, linears: LinearFactory) -> Self:
-        """See ``Head``."""
         stored, shape = plan.stored, plan.shape
         assert isinstance(shape, AssistantShape)
         a, output, centroids, ordering = shape.architecture, stored(_EMBEDDING), None, None

@@ -91,7 +91,7 @@ class Selector:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BlockHead:
-    """See the module. ``context`` computes all layers' keys and values of the text."""
+    """A ``Head``, see the module. ``context`` computes all layers' keys and values of the text."""
 
     shape: BlockShape
     fc: Linear
@@ -115,7 +115,6 @@ class BlockHead:
 
     @classmethod
     def plan(cls, stored: Stored, target: TargetShape) -> HeadPlan:
-        """See ``HeadInFolder``."""
         shape = read_shape(stored, target)
         aux_layers = distinct(shape.read)
         return HeadPlan(
@@ -124,7 +123,6 @@ class BlockHead:
 
     @classmethod
     def load(cls, plan: HeadPlan, linears: LinearFactory) -> Self:
-        """See ``Head``."""
         stored, shape = plan.stored, plan.shape
         assert isinstance(shape, BlockShape)
         a, own = shape.architecture, shape.architecture.layers[0].attention

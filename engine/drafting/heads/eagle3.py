@@ -48,8 +48,9 @@ from engine.values import MAX_DEPTH
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Eagle3Head:
-    """See the module. The first layer's ``mixer_norm`` norms embeddings, ``hidden_norm`` states.
+    """A ``Head``, see the module.
 
+    The first layer's ``mixer_norm`` norms embeddings, ``hidden_norm`` states.
     ``targets`` (draft vocabulary,): the target's token of each draft token; None if they are the same.
     ``embedding`` (vocabulary, hidden) as stored; None if it is the target's. ``mask_state`` (1, hidden):
     what P-EAGLE has for a state where there is none; None in other heads.
@@ -81,14 +82,12 @@ class Eagle3Head:
 
     @classmethod
     def plan(cls, stored: Stored, target: TargetShape) -> HeadPlan:
-        """See ``HeadInFolder``."""
         shape = read_shape(stored, target)
         count, own = count_parameters(stored.shapes), shape.architecture.attentions
         return HeadPlan(cls.kind, stored, distinct(shape.read), count, shape, own)
 
     @classmethod
     def load(cls, plan: HeadPlan, linears: LinearFactory) -> Self:
-        """See ``Head``."""
         stored, shape = plan.stored, plan.shape
         assert isinstance(shape, Eagle3HeadShape)
         a, device = shape.architecture, linears.device

@@ -56,8 +56,9 @@ class _Shape:
 
 @dataclass(frozen=True, slots=True)
 class LstmHead(Speculator):
-    """``projects``: P of the first step (hidden -> 4 width), then of the others (width -> 4 width).
+    """A ``Speculator``.
 
+    ``projects``: P of the first step (hidden -> 4 width), then of the others (width -> 4 width).
     ``embedding (vocabulary, width)``, or (vocabulary, 4 width) where each gate has its own.
     """
 
@@ -71,7 +72,6 @@ class LstmHead(Speculator):
 
     @classmethod
     def plan(cls, stored: Stored, target: TargetShape) -> HeadPlan:
-        """See ``HeadInFolder``."""
         shape = _shape_of(stored)
         head = f"{shape.prefix}head.0.weight"
         vocabulary, width = stored.matrix(head)
@@ -89,7 +89,6 @@ class LstmHead(Speculator):
 
     @classmethod
     def load(cls, plan: HeadPlan, linears: LinearFactory) -> Self:
-        """See ``Head``."""
         stored, shape = plan.stored, plan.shape
         projects = [
             linears.linear(torch.cat([stored(name) for name in shape.projections(number)]))

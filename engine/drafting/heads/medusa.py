@@ -37,7 +37,7 @@ class _Shape:
 
 @dataclass(frozen=True, slots=True)
 class MedusaHead:
-    """``heads[k]``: the linear layers of head k, its output head last."""
+    """A ``StatelessHead``. ``heads[k]``: the linear layers of head k, its output head last."""
 
     heads: Sequence[Sequence[Linear]]
 
@@ -49,12 +49,10 @@ class MedusaHead:
 
     @property
     def steps(self) -> int:
-        """See ``StatelessHead``."""
         return len(self.heads)
 
     @classmethod
     def plan(cls, stored: Stored, target: TargetShape) -> HeadPlan:
-        """See ``HeadInFolder``."""
         shape = _Shape(stored.size("medusa_num_heads"), stored.size("medusa_num_layers", 1))
         vocabulary, hidden = stored.matrix(f"0.{shape.layers}.weight")
         tensors: dict[str, tuple[int, ...]] = {}
@@ -69,7 +67,6 @@ class MedusaHead:
 
     @classmethod
     def load(cls, plan: HeadPlan, linears: LinearFactory) -> Self:
-        """See ``Head``."""
         stored, shape = plan.stored, plan.shape
         heads = []
         for head in range(shape.heads):

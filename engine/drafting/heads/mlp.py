@@ -61,7 +61,7 @@ class _Shape:
 
 @dataclass(frozen=True, slots=True)
 class MlpHead(Speculator):
-    """``stages[k]`` has the weights of step k."""
+    """A ``Speculator``; ``stages[k]`` has the weights of step k."""
 
     stages: Sequence[Stage]
 
@@ -69,7 +69,6 @@ class MlpHead(Speculator):
 
     @classmethod
     def plan(cls, stored: Stored, target: TargetShape) -> HeadPlan:
-        """See ``HeadInFolder``."""
         shape = _Shape(
             stored.size("n_predict"),
             stored.flag("tie_weights"),
@@ -91,7 +90,6 @@ class MlpHead(Speculator):
 
     @classmethod
     def load(cls, plan: HeadPlan, linears: LinearFactory) -> Self:
-        """See ``Head``."""
         stored, shape = plan.stored, plan.shape
         linear = cache(lambda name: linears.linear(stored(name)))  # steps may share a tensor
         table = cache(lambda name: stored(name).to(linears.device))
@@ -103,15 +101,12 @@ class MlpHead(Speculator):
         return cls(shape.steps, shape.scaled, tuple(stages))
 
     def advance(self, ops: Arithmetic, state: State, embedded: Tensor, step: int) -> State:
-        """See ``Speculator``."""
         stage, weight = self.stages[step], self.token_weight(embedded.shape[1])
         mixed = ops.add(ops.linear(stage.project, state[0]), embedded, weight)
         return (ops.activate("gelu", stage.norm(ops, mixed)),)
 
     def table(self, step: int) -> Tensor:
-        """See ``Speculator``."""
         return self.stages[step].table
 
     def output(self, step: int) -> Linear:
-        """See ``Speculator``."""
         return self.stages[step].output

@@ -130,7 +130,7 @@ class MtpMemory:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MtpHead:
-    """See the module."""
+    """A ``Head``, see the module."""
 
     shape: MtpShape
     layers: tuple[MtpLayer, ...]
@@ -146,7 +146,6 @@ class MtpHead:
 
     @classmethod
     def load(cls, plan: HeadPlan, linears: LinearFactory) -> Self:
-        """See ``Head``."""
         shape = plan.shape
         assert isinstance(shape, MtpShape)
         a = shape.architecture

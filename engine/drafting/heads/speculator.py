@@ -49,7 +49,7 @@ class Norm:
 
 @dataclass(frozen=True, slots=True)
 class Speculator(ABC):
-    """The recurrence, without its cell.
+    """A ``StatelessHead``: the recurrence, without its cell.
 
     ``steps``: the most tokens it drafts. ``scaled``: the target's hidden state is normed first
     (``scale_input``).
@@ -79,7 +79,6 @@ class Speculator(ABC):
         return (ops.norm(normed, EPSILON, scale=2**-0.5) if self.scaled else normed,)
 
     def draft(self, ops: Operations, chain: Tokens, normed: Tensor) -> Iterator[Tensor]:
-        """See ``StatelessHead``."""
         state = self.start(ops, normed)
         for step in range(self.steps):
             state = self.advance(ops, state, ops.embed(self.table(step), chain, step), step)

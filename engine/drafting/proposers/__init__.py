@@ -52,7 +52,7 @@ _REGISTRY: Mapping[str, Entry] = {
         isolated_options=_NO_PAST,
     ),
     "medusa": Entry(f"{_HERE}.medusa:MedusaProposer", "one small head for each of the next tokens"),
-    "mtp": Entry(f"{_HERE}.mtp:MtpProposer", "a layer that comes with the model"),
+    "mtp": Entry(f"{_HERE}.eagle3:MtpProposer", "a layer that comes with the model"),
     "eagle3": Entry(f"{_HERE}.eagle3:Eagle3Proposer", "one layer on the model's hidden states"),
     "assistant": Entry(
         f"{_HERE}.recurrent:AssistantProposer", "narrow layers on the model's keys and values"
@@ -61,7 +61,7 @@ _REGISTRY: Mapping[str, Entry] = {
     "mlp": Entry(f"{_HERE}.recurrent:MlpProposer", "a small network that guesses token by token"),
     "lstm": Entry(f"{_HERE}.recurrent:LstmProposer", "a small network with memory cells"),
     "hybrid": Entry(
-        f"{_HERE}.hybrid:HybridProposer",
+        f"{_HERE}.best:HybridProposer",
         "reuses phrases, else a draft model or head",
         depth=MAX_DEPTH,
         isolated_options=_NO_PAST,

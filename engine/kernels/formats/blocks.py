@@ -1,11 +1,16 @@
 """A matrix as it lies in a GGUF file: codes of a few bits in blocks that share scales.
 
 Nothing here multiplies. The compiled step rearranges these bytes and multiplies by them; without it,
-``dequantise`` returns the numbers they stand for.
+``dequantise`` returns the numbers they stand for. Grids, the values that indices stand for in IQ1, IQ2
+and IQ3, come from the package ``gguf``. MXFP4 of safetensors checkpoints (gpt-oss) is rearranged to
+GGUF's blocks without losing a bit: both have 16 bytes of codes and an exponent for 32 inputs, but in
+safetensors a byte holds two neighbouring inputs, the first in its lower half, and in GGUF inputs k and
+k + 16 of the block.
 """
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
@@ -184,3 +189,37 @@ def widen(weight: Stacked) -> Tensor:
     if isinstance(weight, Blocks):
         return weight.dequantise()
     return torch.cat([widen(part).float() for part in weight])
+
+
+IN_GRIDS = ("iq1_s", "iq1_m", "iq2_xxs", "iq2_xs", "iq2_s", "iq3_xxs", "iq3_s")
+"""Formats whose codes are such indices."""
+
+
+@functools.cache
+def grid_of(format: str) -> Tensor:
+    """Return uint8 ``(indices, inputs of one)``, and for four inputs also ``(inputs, indices)``, flat.
+
+    They are the values, but 8 (value + 1) in IQ1, where a shift of 1/8 is added to -1, 0 or 1.
+    """
+    # Imported here: a machine that never reads such a file need not have it.
+    from gguf import quants
+
+    kind = getattr(quants, format.upper())
+    kind.init_grid()
+    values = torch.from_numpy(kind.grid[0, 0])
+    if format.startswith("iq1"):
+        values = 8 * (values + 1)
+    parts = [values, values.T] if values.shape[1] == 4 else [values]
+    return torch.cat([part.flatten() for part in parts]).to(torch.uint8)
+
+
+def to_blocks(codes: Tensor, exponents: Tensor) -> Blocks:
+    """Return ``codes (..., outputs, groups, 16)`` and ``exponents (..., outputs, groups)`` as a matrix.
+
+    Both are uint8. Leading axes, such as experts, are rows above each other.
+    """
+    groups = exponents.shape[-1]
+    inputs = torch.stack([codes & 15, codes >> 4], dim=-1).view(-1, groups, 32)
+    halves = inputs[..., :16] | inputs[..., 16:] << 4
+    data = torch.cat([exponents.reshape(-1, groups, 1), halves], dim=-1).flatten(1)
+    return Blocks("mxfp4", (len(data), groups * 32), data)

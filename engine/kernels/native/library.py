@@ -17,8 +17,7 @@ from torch import Tensor
 
 from engine.kernels.formats import Q4, int8, nf4
 from engine.kernels.formats.block_formats import LAYOUTS, NATIVE_FORMATS, SCALES, Layout
-from engine.kernels.formats.blocks import Blocks, Stacked, Weight
-from engine.kernels.formats.grids import IN_GRIDS, grid_of
+from engine.kernels.formats.blocks import IN_GRIDS, Blocks, Stacked, Weight, grid_of
 from engine.kernels.native.weight_cache import CachedWeights
 from engine.machine.threads import default as default_threads
 from engine.values import MAX_ROWS

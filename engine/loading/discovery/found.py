@@ -13,7 +13,7 @@ from engine.loading.specs import ModelSpec, with_sizes
 from engine.models.checkpoints.checkpoint import Checkpoint, inspect
 from engine.models.checkpoints.gguf.description import is_gguf, siblings
 from engine.models.checkpoints.gguf.header import read_gguf_header
-from engine.vision.mmproj import beside as tower_beside
+from engine.vision.plan import beside as tower_beside
 
 _Stamp = tuple[tuple[str, int, int], ...]
 

@@ -8,21 +8,10 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from engine.loading.discovery.found import FoundModel, bytes_of, examine
-from engine.loading.discovery.hugging_face import HUGGING_FACE
-from engine.loading.discovery.listing import Listed, ModelStore, models_under
-from engine.loading.discovery.lm_studio import LM_STUDIO
-from engine.loading.discovery.ollama import OLLAMA
+from engine.loading.discovery.listing import Listed, models_under
+from engine.loading.discovery.programs import PLACES
 from engine.loading.discovery.system import System
 from engine.models.checkpoints.gguf.description import name_of
-
-LLAMA_CPP = ModelStore(
-    "llama.cpp",
-    lambda system: (system.folder_named_by("LLAMA_CACHE") or system.caches / "llama.cpp",),
-    models_under,
-)
-"""GGUF files side by side, where ``-hf`` and ``--model-url`` put them (fs_get_cache_directory in
-common/common.cpp). Newer versions use Hugging Face's cache."""
-PLACES: tuple[ModelStore, ...] = (LM_STUDIO, OLLAMA, LLAMA_CPP, HUGGING_FACE)
 
 
 def scan(

@@ -8,21 +8,30 @@ SHA-256 agree. HF_ENDPOINT, HF_TOKEN and HF_HUB_OFFLINE are honoured. The hub's 
 second to import, is there for downloads only.
 """
 
-from engine.loading.hub.compare import compare_catalog
 from engine.loading.hub.disk import (
+    MODELS_VARIABLE,
     PARTIAL,
     DownloadedModel,
     arrived,
     delete,
     discard,
     downloaded,
+    folder_for,
     free_bytes,
+    hub_page,
+    locate,
+    models_folder,
     partial_folder,
 )
 from engine.loading.hub.fetch import download
-from engine.loading.hub.paths import MODELS_VARIABLE, folder_for, hub_page, locate, models_folder
-from engine.loading.hub.query import Hit, search
-from engine.loading.hub.repository import Repository, look_up, names_repository
+from engine.loading.hub.repository import (
+    Hit,
+    Repository,
+    compare_catalog,
+    look_up,
+    names_repository,
+    search,
+)
 
 __all__ = [
     "MODELS_VARIABLE", "PARTIAL", "DownloadedModel", "Hit", "Repository", "arrived", "compare_catalog",

@@ -1,4 +1,7 @@
-"""Downloads on disk, complete and partial: list them, delete them; never outside the models folder."""
+"""Models on disk, in the models folder or huggingface_hub's own cache. Never uses the network.
+
+Downloads, complete and partial, are listed and deleted; never outside the models folder.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +11,82 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from huggingface_hub import constants
+
 from engine.backends.native import cache
-from engine.errors import DiskError, InvalidRequest
+from engine.errors import DiskError, DownloadError, InvalidRequest
 from engine.files import size_on_disk
 from engine.loading.discovery.listing import models_under
-from engine.loading.hub.paths import folder_for, locate
 from engine.loading.specs import ModelSpec
+from engine.models.checkpoints.checkpoint import weights_complete
 from engine.models.checkpoints.gguf.description import SUFFIX, parts_named
+
+MODELS_VARIABLE = "FORETOKEN_MODELS"
+"""Environment variable that moves the models folder."""
+
+
+def models_folder(data_dir: Path) -> Path:
+    """Return where downloads go: ``$FORETOKEN_MODELS``, or ``models`` in the data folder."""
+    moved = os.environ.get(MODELS_VARIABLE)
+    return Path(moved).expanduser() if moved else data_dir / "models"
+
+
+def folder_for(spec: ModelSpec, models: Path) -> Path:
+    """Return a model's folder in the models folder, which need not exist."""
+    if spec.path is not None:
+        return spec.path
+    name = repository_of(spec).replace("/", "--")
+    return models / (name if spec.revision == "main" else f"{name}--{spec.revision}")
+
+
+def locate(spec: ModelSpec, models: Path | None) -> Path | None:
+    """Return the model's folder or GGUF file if it is complete on disk, else None."""
+    if spec.address:
+        return None
+    if spec.path is not None:
+        return spec.path if spec.path.exists() else None
+    if spec.file:
+        return None if models is None else _gguf_in(folder_for(spec, models), spec.file)
+    head = bool(spec.method)
+    if models is not None and weights_complete(own := folder_for(spec, models), head=head):
+        return own
+    return _in_cache(repository_of(spec), spec.revision, head)
+
+
+def _gguf_in(folder: Path, file: str) -> Path | None:
+    """Return the first file if all parts are there: files get their names once they are complete."""
+    whole = all((folder / part).is_file() for part in parts_named(file))
+    return folder / parts_named(file)[0] if whole else None
+
+
+def _in_cache(repository: str, revision: str, head: bool) -> Path | None:
+    """Return the model's folder in huggingface_hub's own cache, if it is complete."""
+    if not Path(constants.HF_HUB_CACHE, f"models--{repository.replace('/', '--')}").is_dir():
+        return None
+    from huggingface_hub import try_to_load_from_cache  # brings the client for HTTP
+
+    cached = try_to_load_from_cache(repository, "config.json", revision=revision)
+    if isinstance(cached, str) and weights_complete(Path(cached).parent, head=head):
+        return Path(cached).parent
+    return None
+
+
+def repository_of(spec: ModelSpec) -> str:
+    """Return the model's name on the hub. Raises DownloadError if it has none."""
+    if spec.repository is None:
+        raise DownloadError(f"{spec.name} has no repository to download from.")
+    return spec.repository
+
+
+def hub_page(spec: ModelSpec) -> str:
+    """Return the address of a repository's page."""
+    return f"{endpoint()}/{repository_of(spec)}"
+
+
+def endpoint() -> str:
+    """Return the hub's address: ``$HF_ENDPOINT``, or the public one."""
+    return (os.environ.get("HF_ENDPOINT") or constants.ENDPOINT).rstrip("/")
+
 
 _CONFIG = "config.json"
 
@@ -64,7 +136,8 @@ def delete(models: Path, path: Path, in_use: Iterable[Path]) -> int:
         if place != root and root not in place.parents:
             raise InvalidRequest("path", f"{one} is a link out of {models}, so it was not deleted.")
     for used in map(os.path.realpath, in_use):
-        if any(_holds(Path(os.path.realpath(one)), Path(used)) for one in doomed):
+        places = {Path(used), *Path(used).parents}
+        if any(Path(os.path.realpath(one)) in places for one in doomed):
             raise InvalidRequest(
                 "path",
                 f"{found.name} is in use. Load another model or pause the download, then delete "
@@ -110,10 +183,6 @@ def _in_folder(child: Path) -> Iterator[DownloadedModel]:
     partial = child / PARTIAL
     if partial.is_dir():
         yield DownloadedModel(partial, name, size_on_disk(partial), unfinished=True)
-
-
-def _holds(path: Path, used: Path) -> bool:
-    return used == path or path in used.parents
 
 
 def _remove(path: Path) -> None:

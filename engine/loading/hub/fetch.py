@@ -7,8 +7,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from engine.errors import DownloadError, ModelError
-from engine.loading.hub.disk import PARTIAL
-from engine.loading.hub.paths import folder_for, locate
+from engine.loading.hub.disk import PARTIAL, folder_for, locate
 from engine.loading.progress import DownloadProgress
 from engine.loading.specs import ModelSpec
 

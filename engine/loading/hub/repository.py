@@ -1,16 +1,19 @@
-"""Look up which models of a repository can be downloaded and run."""
+"""Search the hub for repositories of GGUF files, look up which models of one can be downloaded and
+run, and compare the catalog with it.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
-from engine.errors import InvalidRequest
-from engine.loading.hub.paths import endpoint, folder_for
-from engine.loading.hub.query import ANSWER_S
+from engine.errors import DownloadError, InvalidRequest
+from engine.files import parse_json
+from engine.loading.hub.disk import endpoint, folder_for
 from engine.loading.specs import ModelSpec, without_part
 from engine.machine.secrets import hub_token
 from engine.models.checkpoints.gguf.description import (
@@ -78,8 +81,7 @@ def look_up(text: str, models: Path = Path(), wanted: str = "") -> Repository:
     name, revision = named_in(text)
     from huggingface_hub import HfApi
 
-    from engine.loading.hub.errors import explain_errors
-    from engine.loading.hub.retry import Retry
+    from engine.loading.hub.errors import Retry, explain_errors
 
     spec = ModelSpec(id=name, name=name.split("/")[1], repository=name, revision=revision)
     api = HfApi(endpoint=endpoint(), token=hub_token().get()[0])
@@ -144,4 +146,126 @@ def _reason(name: str, files: list[str]) -> str:
     return (
         f"{name} has neither safetensors weights with a config.json nor a GGUF file, so "
         "it cannot run here. Choose another repository."
+    )
+
+
+TOLERANCE = 0.15
+"""Share by which a size may differ: those of GGUF files are reckoned from their types."""
+
+
+def compare_catalog(
+    models: Iterable[ModelSpec],
+    names: Iterable[str],
+    on_repository: Callable[[str], None] = lambda name: None,
+) -> Iterator[str]:
+    """Yield a sentence for everything that the hub has otherwise. Blocks.
+
+    ``names``: other repositories that must be there; ``on_repository`` is called before each is asked
+    for. Raises DownloadError if the hub cannot be reached.
+    """
+    from engine.loading.hub.errors import is_connection_error  # brings the client
+
+    wanted: dict[str, list[ModelSpec]] = {name: [] for name in names}
+    for spec in models:
+        for one in (*(spec.files or (spec,)), *spec.drafters):
+            if one.repository:
+                wanted.setdefault(one.repository, []).append(one)
+    for name, specs in wanted.items():
+        on_repository(name)
+        try:
+            found = look_up(name)
+        except DownloadError as error:
+            if error.__cause__ is not None and is_connection_error(error.__cause__):
+                raise
+            yield f"{name}: {error}"
+        else:
+            yield from (
+                f"{one.id}: {problem}" for one in specs for problem in _problems(one, found)
+            )
+
+
+def _problems(spec: ModelSpec, found: Repository) -> Iterator[str]:
+    """Yield what the hub has otherwise than ``spec``."""
+    if spec.gated != found.gated and not spec.method:
+        yield f"{found.name} is {'' if found.gated else 'not '}gated."
+    files = (*found.choices, *(one for choice in found.choices for one in choice.drafters))
+    there = next((one for one in files if one.file == spec.file), None)
+    if there is None:
+        yield f"{found.name} has no {spec.file or 'model in safetensors'}."
+    elif spec.bytes and abs(there.bytes - spec.bytes) > TOLERANCE * there.bytes:
+        yield f"{found.name} has {there.bytes:,} bytes there, not about {spec.bytes:,}."
+
+
+MOST = 20
+"""Repositories that a search returns."""
+ANSWER_S = 15.0
+"""Seconds within which the hub must answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A repository. ``downloads`` are those of the last 30 days."""
+
+    name: str
+    downloads: int
+    likes: int
+    gated: bool
+
+
+def search(words: str) -> tuple[Hit, ...]:
+    """Return repositories of GGUF files whose names have ``words``, the most downloaded first.
+
+    Waits ``ANSWER_S`` at most for a part of the answer. Raises InvalidRequest if there are no words, and
+    DownloadError.
+    """
+    words = " ".join(words.split())
+    if not words:
+        raise InvalidRequest("words", "Enter part of a model's name.")
+    from huggingface_hub.utils import (  # type: ignore[attr-defined]  # re-exported implicitly
+        build_hf_headers,
+        get_session,
+        hf_raise_for_status,
+    )
+
+    parameters: dict[str, Any] = {
+        "search": words,
+        "filter": "gguf",
+        "sort": "downloads",
+        "limit": MOST,
+        "expand": ["downloads", "likes", "gated"],
+    }
+    headers = build_hf_headers(token=hub_token().get()[0])
+    address = f"{endpoint()}/api/models"
+    try:
+        response = get_session().get(address, params=parameters, headers=headers, timeout=ANSWER_S)
+        hf_raise_for_status(response)
+        return tuple(
+            Hit(one["id"], one.get("downloads", 0), one.get("likes", 0), bool(one.get("gated")))
+            for one in parse_json(response.text)
+        )
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise DownloadError(
+            f"{address} did not answer like the Hugging Face hub. Check HF_ENDPOINT."
+        ) from error
+    except Exception as error:
+        raise _failed(words, error) from error
+
+
+def _failed(words: str, error: Exception) -> DownloadError:
+    """Return the error for a request that failed."""
+    from huggingface_hub import constants
+
+    from engine.loading.hub.errors import is_connection_error, status_of
+
+    status = status_of(error)
+    if status is not None:
+        return DownloadError(f"{endpoint()} answered the search with {status}. Try again later.")
+    if not is_connection_error(error):
+        raise error
+    cause = (
+        "HF_HUB_OFFLINE is set" if constants.HF_HUB_OFFLINE else f"{endpoint()} cannot be reached"
+    )
+    return DownloadError(
+        f"{cause}, so the search for '{words}' failed. Check your connection; models on "
+        "this machine work offline."
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from fnmatch import fnmatch
@@ -24,11 +25,8 @@ from huggingface_hub.utils import (  # type: ignore[attr-defined]  # documented,
 
 from engine.errors import DownloadCancelled, DownloadError
 from engine.files import read_json
-from engine.loading.hub import retry
-from engine.loading.hub.disk import PARTIAL, flat
-from engine.loading.hub.meter import Meter
-from engine.loading.hub.paths import MODELS_VARIABLE, endpoint, locate, repository_of
-from engine.loading.hub.retry import Retry
+from engine.loading.hub.disk import MODELS_VARIABLE, PARTIAL, endpoint, flat, locate, repository_of
+from engine.loading.hub.errors import ATTEMPTS, Retry, may_pass
 from engine.loading.pooling import CONFIG, MODULES
 from engine.loading.progress import DownloadProgress
 from engine.loading.specs import ModelSpec
@@ -36,6 +34,68 @@ from engine.machine.secrets import hub_token
 from engine.models.checkpoints.gguf.description import parts_named
 from engine.models.checkpoints.weight_files import INDEX_FILE, SINGLE_FILE
 from engine.values.units import format_bytes
+
+_REPORT_S = 0.1
+_SPEED_WINDOW_S = 5.0
+
+
+class Meter:
+    """Counts bytes and reports them, with the speed over the last seconds."""
+
+    def __init__(self, repository: str, on_progress: Callable[[DownloadProgress], None]) -> None:
+        self._repository = repository
+        self._on_progress = on_progress
+        self._bytes = 0
+        self._received = 0
+        self._marks = [(time.monotonic(), 0)]
+        self._reported = 0.0
+        self._total = 0
+        self._waiting = ""
+
+    def wait(self, file: str, why: str) -> None:
+        """Report that nothing arrives because of ``why``; "" that the download goes on."""
+        began = bool(why) != bool(self._waiting)
+        self._waiting = why
+        self.report(file, force=began)
+
+    def expect(self, more: int) -> None:
+        """Set the total to what has arrived and ``more`` bytes."""
+        self._total = self._bytes + more
+
+    def arrived(self, file: str, count: int, *, now: bool = True) -> None:
+        """Count bytes; with ``now`` False they were there before and do not count for the speed."""
+        self._bytes += count
+        if now:
+            self._received += count
+        self.report(file)
+
+    def report(self, file: str, *, force: bool = False) -> None:
+        time_now = time.monotonic()
+        if not force and time_now - self._reported < _REPORT_S:
+            return
+        self._reported = time_now
+        speed = self._speed(time_now)
+        left = max(self._total - self._bytes, 0)
+        eta = left / speed if speed > 0 else None
+        self._on_progress(
+            DownloadProgress(
+                self._repository,
+                file,
+                min(self._bytes, self._total),
+                self._total,
+                speed,
+                eta,
+                self._waiting,
+            )
+        )
+
+    def _speed(self, time_now: float) -> float:
+        self._marks.append((time_now, self._received))
+        while len(self._marks) > 2 and time_now - self._marks[0][0] > _SPEED_WINDOW_S:
+            del self._marks[0]
+        start, received = self._marks[0]
+        return (self._received - received) / max(time_now - start, 1e-6)
+
 
 _SMALL_FILES = (
     "config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json",
@@ -198,7 +258,7 @@ class Transfer:
                 return
             attempts = 1 if reached > furthest else attempts + 1
             furthest = max(furthest, reached)
-            if attempts >= retry.ATTEMPTS:
+            if attempts >= ATTEMPTS:
                 raise error or DownloadError(
                     f"{endpoint()} ended {name} of {self._repository} after {reached:,} of {size:,} "
                     "bytes, repeatedly. Progress is kept; try again later."
@@ -212,7 +272,7 @@ class Transfer:
         except (GatedRepoError, RepositoryNotFoundError, EntryNotFoundError):
             raise
         except Exception as error:
-            if not retry.may_pass(error):
+            if not may_pass(error):
                 raise
             return error
         return None

@@ -17,7 +17,7 @@ from engine.loading.planning.fit import MemoryFit, ModelSize
 from engine.loading.request import AUTO, LoadRequest
 from engine.loading.specs import Locate, ModelSpec, Pairing
 from engine.machine import memory, processor
-from engine.models.sizes.head_weights import AUX_LAYERS, head_weights
+from engine.models.sizes.weight_counts import AUX_LAYERS, head_weights
 from engine.values import CHECKPOINT_MB
 from engine.values.memory import WIDTHS
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from engine.drafting.cross_vocabulary.vocabulary_map import Shared, VocabularyMap, read_map
+from engine.drafting.cross_vocabulary.token_table import Shared, VocabularyMap, read_map
 from engine.errors import ModelError
 from engine.loading.specs import ModelSpec
 from engine.models.architecture import Architecture

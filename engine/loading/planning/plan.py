@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from engine.backends.linear_factory import LinearFactory
 from engine.drafting import heads as head_kinds
-from engine.drafting.cross_vocabulary.vocabulary_map import VocabularyMap
+from engine.drafting.cross_vocabulary.token_table import VocabularyMap
 from engine.drafting.heads.base import HeadPlan
 from engine.errors import IncompatiblePair, OutOfMemory
 from engine.kernels.formats import AS_STORED, AUTO, FP8, UNQUANTISED
@@ -103,11 +103,8 @@ class LoadPlan:
 
     def _kv(self) -> int:
         """Return the bytes of the caches as they were allocated."""
-        return (
-            self.memory_fit.kv * self.target.context // self.context_limit
-            if self.context_limit
-            else 0
-        )
+        limit = self.context_limit
+        return self.memory_fit.kv * self.target.context // limit if limit else 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

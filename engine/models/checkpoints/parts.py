@@ -1,8 +1,9 @@
-"""Weights by the names that are read, of files that store several as one tensor.
+"""Weights by the names that are read, of files that name them otherwise or store several as one
+tensor.
 
-The names are those of Qwen3.5 and Qwen3-MoE. Qwen3.5 stores all experts of a layer as one tensor, gates
-above the other factors; gpt-oss too, but transposed, gates and other factors in turn, or in blocks of
-MXFP4. Qwen3-Next stores what a key head of a delta net needs together.
+The names are those of most families, and of Qwen3.5 and Qwen3-MoE. Qwen3.5 stores all experts of a
+layer as one tensor, gates above the other factors; gpt-oss too, but transposed, gates and other factors
+in turn, or in blocks of MXFP4. Qwen3-Next stores what a key head of a delta net needs together.
 Source: transformers' conversion_mapping.py and its modeling files.
 """
 
@@ -13,8 +14,65 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from engine.models.checkpoints.common_names import common_name
 from engine.models.checkpoints.safetensors_header import TensorEntry
+
+_LFM2 = {
+    "embedding_norm": "norm",
+    "operator_norm": "input_layernorm",
+    "ffn_norm": "post_attention_layernorm",
+    "self_attn.q_layernorm": "self_attn.q_norm",
+    "self_attn.k_layernorm": "self_attn.k_norm",
+    "self_attn.out_proj": "self_attn.o_proj",
+    "feed_forward.w1": "mlp.gate_proj",
+    "feed_forward.w3": "mlp.up_proj",
+    "feed_forward.w2": "mlp.down_proj",
+}
+_LFM2_MOE = {
+    **_LFM2,
+    "feed_forward.expert_bias": "mlp.gate.e_score_correction_bias",
+    "feed_forward": "mlp",
+    "w1": "gate_proj",
+    "w3": "up_proj",
+    "w2": "down_proj",
+}
+_MIXTRAL = {
+    "block_sparse_moe": "mlp",
+    "w1": "gate_proj",
+    "w3": "up_proj",
+    "w2": "down_proj",
+}
+_GEMMA4 = {"router.proj": "mlp.gate", "experts": "mlp.experts"}
+PARTS: Mapping[str, Mapping[str, str]] = {
+    "gemma4_text": _GEMMA4,
+    "glm4": {
+        "post_attention_layernorm": "pre_feedforward_layernorm",
+        "post_self_attn_layernorm": "post_attention_layernorm",
+        "post_mlp_layernorm": "post_feedforward_layernorm",
+    },
+    "glm4_moe": {"mlp.shared_experts": "mlp.shared_expert"},
+    "gpt_oss": {"mlp.router": "mlp.gate"},
+    "granitemoehybrid": {
+        "block_sparse_moe.router.layer": "mlp.gate",
+        "block_sparse_moe.input_linear": "mlp.experts.gate_up_proj",
+        "block_sparse_moe.output_linear": "mlp.experts.down_proj",
+        "shared_mlp.input_linear": "mlp.shared_expert.gate_up_proj",
+        "shared_mlp.output_linear": "mlp.shared_expert.down_proj",
+    },
+    "hunyuan_v1_dense": {"query_layernorm": "q_norm", "key_layernorm": "k_norm"},
+    "lfm2": _LFM2,
+    "lfm2_moe": _LFM2_MOE,
+    "mixtral": _MIXTRAL,
+    "starcoder2": {"c_fc": "up_proj", "c_proj": "down_proj"},
+}
+"""By ``model_type``: parts of names in transformers' checkpoints -> the common ones."""
+
+
+def common_name(model_type: object, name: str) -> str:
+    """Return the common name of a tensor that a checkpoint of ``model_type`` calls ``name``."""
+    for own, common in PARTS.get(str(model_type), {}).items():
+        name = f"{name}.".replace(f".{own}.", f".{common}.").removesuffix(".")
+    return name
+
 
 MXFP4 = "MXFP4"
 _BLOCK, _BLOCK_BYTES = 32, 17

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from engine.errors import ModelError
-from engine.kernels.formats import mxfp4, nf4
-from engine.kernels.formats.blocks import Blocks
+from engine.kernels.formats import nf4
+from engine.kernels.formats.blocks import Blocks, to_blocks
 from engine.models.checkpoints.checkpoint import Checkpoint
 from engine.models.checkpoints.gguf.tensors import GgufTensors
 from engine.models.checkpoints.parts import MXFP4, PartEntry, split_tensors
@@ -70,7 +70,7 @@ class Tensors(TensorReader):
         exponents = _part(
             file, replace(entry, dtype="U8", start=start, stored=(rows, blocks), stored_bytes=size)
         )
-        return mxfp4.to_blocks(codes, exponents)
+        return to_blocks(codes, exponents)
 
     def _nf4(self, name: str) -> Tensor:
         """Return a weight that bitsandbytes quantised as bf16 ``(out, in)``.

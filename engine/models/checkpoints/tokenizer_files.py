@@ -16,7 +16,7 @@ from typing import Any
 
 from engine.errors import ModelError
 from engine.models.checkpoints.gguf.description import describe, is_gguf
-from engine.models.checkpoints.gguf.tokenizers.listed_tokens import TokenType
+from engine.models.checkpoints.gguf.tokenizers.special_tokens import TokenType
 from engine.models.checkpoints.tokenizer import read_tokenizer, version_of
 from engine.models.checkpoints.tokenizer_folder import FILE
 

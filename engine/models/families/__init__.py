@@ -12,19 +12,25 @@ from typing import Any
 from engine.errors import MALFORMED, ModelError
 from engine.models.architecture import Architecture
 from engine.models.checkpoints.checkpoint import Checkpoint, describe_config
-from engine.models.families.cohere2 import cohere2
 from engine.models.families.gemma import gemma2, gemma3, gemma4
-from engine.models.families.glm4 import glm4, glm4_moe
 from engine.models.families.gpt_oss import gpt_oss
 from engine.models.families.granite import granite, granite_hybrid, minicpm
 from engine.models.families.lfm2 import lfm2, lfm2_moe
-from engine.models.families.llama import ernie4_5, hunyuan, llama, seed_oss
+from engine.models.families.llama import (
+    cohere2,
+    ernie4_5,
+    glm4,
+    glm4_moe,
+    hunyuan,
+    llama,
+    phi3,
+    seed_oss,
+    smollm3,
+    starcoder2,
+)
 from engine.models.families.mistral import ministral, ministral3, mistral, mistral3, mixtral
 from engine.models.families.olmo import exaone4, olmo2, olmo3, olmoe
-from engine.models.families.phi3 import phi3
 from engine.models.families.qwen import qwen2, qwen3, qwen3_5, qwen3_5_moe, qwen3_moe, qwen3_next
-from engine.models.families.smollm3 import smollm3
-from engine.models.families.starcoder2 import starcoder2
 
 _CAUSAL = "ForCausalLM"
 Reader = Callable[[Checkpoint, int], Architecture]

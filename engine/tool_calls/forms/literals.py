@@ -9,7 +9,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from engine.tool_calls.forms.json_form import json_rule
-from engine.tool_calls.forms.values import check_enforced, kinds_of, literals_of, resolved, within
+from engine.tool_calls.forms.parameters import (
+    check_enforced,
+    kinds_of,
+    literals_of,
+    resolved,
+    within,
+)
 
 _DEEPEST = 32
 """Containers in containers; what is deeper is read as text, and any value by a grammar."""

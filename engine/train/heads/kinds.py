@@ -15,8 +15,8 @@ _REGISTRY = {
     "medusa": "engine.train.heads.medusa:MedusaTrainer",
     "eagle3": "engine.train.heads.eagle3:Eagle3Trainer",
     "block": "engine.train.heads.block:BlockTrainer",
-    "mlp": "engine.train.heads.mlp:MlpTrainer",
-    "lstm": "engine.train.heads.lstm:LstmTrainer",
+    "mlp": "engine.train.heads.speculator:MlpTrainer",
+    "lstm": "engine.train.heads.speculator:LstmTrainer",
 }
 
 

@@ -1,8 +1,9 @@
-"""The trainer that MLP and LSTM speculators share: steps unrolled along the target's replies.
+"""Trainers of MLP speculators (arXiv 2404.19124) and of LSTM speculators in Arctic's layout.
 
-Teacher forcing (arXiv 2404.19124): from every hidden state the recurrence reads the tokens that the
-target chose next, which are what an accepted draft has. Each step learns from the states of the
-step before, and all have equal weight.
+Both unroll their steps along the target's replies, with teacher forcing: from every hidden state the
+recurrence reads the tokens that the target chose next, which are what an accepted draft has. Each step
+learns from the states of the step before, and all have equal weight. engine.drafting.heads computes
+them.
 """
 
 from __future__ import annotations
@@ -10,13 +11,17 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from engine.backends.torch.eager import EagerArithmetic
+from engine.drafting.heads.lstm import GATES, LstmHead
+from engine.drafting.heads.mlp import MlpHead, Stage
 from engine.drafting.heads.speculator import Norm, Speculator
 from engine.drafting.heads.stored import Stored
 from engine.models.hidden_states import NORMED, AuxLayer
@@ -168,3 +173,119 @@ def initialise(module: nn.Module, output: Tensor, target: Tensor) -> None:
     directions = torch.linalg.eigh(target.T @ target).eigenvectors[:, -count:]  # weakest first
     with torch.no_grad():
         output[:, :count].copy_(target @ directions)
+
+
+@dataclass(frozen=True, slots=True)
+class MlpShape(SpeculatorShape):
+    """See ``SpeculatorShape``."""
+
+    inner_dim: int = 112
+
+
+class MlpModule(nn.Module):
+    """Parameters of ``emb``, ``proj``, ``head`` and ``ln``: one of each, and a first ``proj``."""
+
+    def __init__(self, shape: MlpShape, head: Tensor) -> None:
+        super().__init__()
+        (vocabulary, hidden), width = head.shape, shape.inner_dim
+        self.emb = nn.Embedding(vocabulary, width)
+        self.proj = nn.ModuleList(
+            nn.Linear(inputs, width, bias=False)
+            for inputs in (hidden, width)[: min(2, shape.n_predict)]
+        )
+        self.head = nn.Linear(width, vocabulary, bias=False)
+        self.ln = Affine(width)
+        initialise(self, self.head.weight, head)
+
+
+class MlpTrainer(SpeculatorTrainer):
+    """See ``Trainer``. The steps share their weights (``tie_weights``)."""
+
+    Shape = MlpShape
+
+    def __init__(self, shape: MlpShape, target: TargetView) -> None:
+        super().__init__(shape, target)
+        self._weights = MlpModule(shape, target.head).to(target.device)
+        self.module = self._weights
+
+    def speculator(self) -> MlpHead:
+        weights, steps = self._weights, self._shape.n_predict
+        table, norm = weights.emb.weight, weights.ln.norm
+        output = partial(F.linear, weight=weights.head.weight)
+        stages = [Stage(project, table, norm, output) for project in weights.proj]
+        stages += stages[-1:] * (steps - len(stages))
+        return MlpHead(steps, self._shape.scale_input, stages)
+
+    def config(self) -> Mapping[str, Any]:
+        return {
+            "architectures": ["MLPSpeculatorPreTrainedModel"],
+            "model_type": "mlp_speculator",
+            "emb_dim": self._target.hidden,
+            "inner_dim": self._shape.inner_dim,
+        }
+
+    def tensors(self) -> Mapping[str, Tensor]:
+        return {f"speculator.{name}": weight for name, weight in self.numbered().items()}
+
+
+class LstmModule(nn.Module):
+    """``projs.{0,1}`` hold all gates; the other parameters have their published names."""
+
+    def __init__(self, shape: SpeculatorShape, head: Tensor) -> None:
+        super().__init__()
+        (vocabulary, hidden), width = head.shape, shape.inner_dim
+        self.forget_emb = nn.Embedding(vocabulary, width)
+        self.projs = nn.ModuleList(
+            nn.Linear(inputs, len(GATES) * width, bias=False) for inputs in (hidden, width)
+        )
+        self.cell_ln, self.state_ln = Affine(width), Affine(width)
+        self.head = nn.Linear(width, vocabulary, bias=False)
+        initialise(self, self.head.weight, head)
+
+
+class LstmTrainer(SpeculatorTrainer):
+    """See ``Trainer``. The gates share their embedding (``tie_lstm_embs``)."""
+
+    Shape = SpeculatorShape
+
+    def __init__(self, shape: SpeculatorShape, target: TargetView) -> None:
+        super().__init__(shape, target)
+        self._weights = LstmModule(shape, target.head).to(target.device)
+        self.module = self._weights
+
+    def speculator(self) -> LstmHead:
+        weights = self._weights
+        return LstmHead(
+            steps=self._shape.n_predict,
+            scaled=self._shape.scale_input,
+            projects=list(weights.projs),
+            embedding=weights.forget_emb.weight,
+            cell_norm=weights.cell_ln.norm,
+            state_norm=weights.state_ln.norm,
+            head=partial(F.linear, weight=weights.head.weight),
+        )
+
+    def config(self) -> Mapping[str, Any]:
+        width = str(self._shape.inner_dim)
+        return {
+            "architectures": ["ArcticLSTMSpeculatorPreTrainedModel"],
+            "model_type": "mlp_speculator",
+            "method": "sum_lstm",
+            "base_model_archs": [self._target.info.architecture],
+            "input_hidden_dim": self._target.hidden,
+            "inner_dim": width,
+            "proj_dim": width,
+            "emb_dim": width,
+            "tie_lstm_embs": True,
+        }
+
+    def tensors(self) -> Mapping[str, Tensor]:
+        """Return each gate's projection alone, as ArcticInference reads them."""
+        tensors = self.numbered()
+        for number in range(2):
+            gates = tensors.pop(f"projs.{number}.weight").chunk(len(GATES))
+            tensors |= {
+                f"{gate}_proj.{number}.weight": rows
+                for gate, rows in zip(GATES, gates, strict=True)
+            }
+        return tensors

@@ -13,8 +13,7 @@ from openai import OpenAI
 from app.server.requests import image_at
 from engine.events import Prefilled
 from engine.request import Request, Speculation
-from engine.values.image import Image
-from engine.values.messages import Message
+from engine.values.messages import Image, Message
 from tests.app.server.conftest import Server
 from tests.support.seeing import picture, write_seeing
 

@@ -13,7 +13,7 @@ import pytest
 from playwright.sync_api import expect
 
 from engine.errors import ModelError
-from engine.loading.hub import retry, transfer
+from engine.loading.hub import errors, transfer
 from engine.loading.progress import LoadProgress, Stage
 from engine.machine.secrets import HUB_TOKEN_FILE, hub_token
 from engine.models.checkpoints.checkpoint import inspect
@@ -50,7 +50,7 @@ def hosted(app: App) -> Iterator[HubServer]:
         patch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.fail.Keyring")
         patch.setattr("huggingface_hub.constants.HF_TOKEN_PATH", str(app.data_dir / "login"))
         patch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(app.data_dir / "cache"))
-        patch.setattr(retry, "BACKOFF_S", 0.01)
+        patch.setattr(errors, "BACKOFF_S", 0.01)
         patch.setattr(transfer, "_CHUNK", 1024)
         yield server
 

@@ -17,7 +17,7 @@ from engine.errors import ForetokenError
 from engine.events import Failed, Finished, FinishReason, Started
 from engine.local.engine import LocalEngine
 from engine.remote.reading import Reading
-from engine.remote.reply_usage import counted
+from engine.remote.statistics import counted
 from engine.reply import ReplyState
 from engine.request import Request, Speculation
 from engine.values.messages import Message

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 import torch
 
-from engine.backends.native import build, sampling, trial
+from engine.backends.native import build, sampling, support
 from engine.backends.native.decoder import NativeDecoder
 from engine.backends.torch.decoder import TorchDecoder
 from engine.events import Finished
@@ -371,7 +371,7 @@ def test_widths_that_do_not_fit_are_interpreted(tmp_path: Path) -> None:
 def test_every_format_passes_its_trial(weights: str, cached: torch.dtype, library: Library) -> None:
     if weights not in (*library.kinds, *BLOCKS):
         pytest.skip(f"this processor has no instructions for {weights}")
-    assert trial.is_row_independent(library, weights, cached)
+    assert support.is_row_independent(library, weights, cached)
 
 
 def test_a_passed_trial_is_kept_and_a_failed_one_is_tried_again(
@@ -383,10 +383,10 @@ def test_a_passed_trial_is_kept_and_a_failed_one_is_tried_again(
         tried.append(weights)
         return next(results)
 
-    monkeypatch.setattr(trial, "is_row_independent", independent)
+    monkeypatch.setattr(support, "is_row_independent", independent)
     built = cast(Library, SimpleNamespace(path=tmp_path / "step.so"))
     found = [
-        trial.passes.__wrapped__(built, weights) for weights in ["q4_0", "q4_0", "q4_0", "q8_0"]
+        support.passes.__wrapped__(built, weights) for weights in ["q4_0", "q4_0", "q4_0", "q8_0"]
     ]
     assert found == [False, True, True, True]
     assert tried == ["q4_0", "q4_0", "q8_0"]
@@ -401,9 +401,9 @@ def test_a_step_that_is_not_row_independent_is_not_used(
         return forward(self, tokens, state, **rest) + 1e-6 * len(tokens)
 
     assert load_model(PIP / "draft", quantization="fp32").info.compiled
-    monkeypatch.setattr(trial, "passes", trial.passes.__wrapped__)  # asks anew
-    monkeypatch.setattr(trial, "_read", lambda _: {})
-    monkeypatch.setattr(trial, "write_private", lambda *_: None)
+    monkeypatch.setattr(support, "passes", support.passes.__wrapped__)  # asks anew
+    monkeypatch.setattr(support, "_read", lambda _: {})
+    monkeypatch.setattr(support, "write_private", lambda *_: None)
     monkeypatch.setattr(NativeDecoder, "forward", careless)
     model = load_model(PIP / "draft", quantization="fp32")
     assert isinstance(model, TorchDecoder) and not model.info.compiled

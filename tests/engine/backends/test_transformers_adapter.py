@@ -10,8 +10,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from engine.backends import experts
-from engine.backends.transformers_adapter import WINDOW, TransformersModel
+from engine.backends.transformers_adapter import NAME, WINDOW, TransformersModel
 from engine.errors import ModelError
 from engine.request import Request, Speculation
 from engine.values.sampling import Sampling
@@ -92,7 +91,7 @@ def test_experts_are_those_of_transformers(model: TransformersModel) -> None:
         with torch.inference_mode():
             expected = model.model(torch.tensor([text])).logits[0].float()
     finally:
-        model.model.set_experts_implementation(experts.NAME)
+        model.model.set_experts_implementation(NAME)
     assert float((ours - expected).abs().max()) < 1e-4 * max(1.0, float(expected.abs().max()) / 10)
 
 

@@ -12,7 +12,7 @@ import pytest
 from engine.bench.load import LlamaServer, Ours, Plan, Row, needed, numbered, run
 from engine.bench.prompts import read
 from engine.bench.real.peers import llama_cpp
-from engine.bench.real.server import Server
+from engine.bench.real.process import Server
 from engine.errors import ForetokenError
 from engine.loading.request import LoadRequest
 from engine.request import Speculation

@@ -14,7 +14,7 @@ from engine.bench import answering, sweep
 from engine.bench.answering import Answer, Configuration, Stopped
 from engine.bench.prompts import ALL, RANDOM, Prompt, noise
 from engine.bench.reports import sweep as sweep_report
-from engine.bench.reports import sweep_chart
+from engine.bench.reports.sweep import chart
 from engine.bench.sweep import Setting
 from engine.errors import ContextExceeded, ForetokenError
 from engine.local.engine import LocalEngine
@@ -256,7 +256,7 @@ def test_on_the_engine_words_are_equal_and_rows_are_whole(
     page = sweep_report.markdown(result, "Title", {"pair": "random"})
     assert page.startswith("# Title\n") and "### random, 1 prompts" in page
     picture = tmp_path / "sweep.svg"
-    if sweep_chart.chart(result, picture, "Title"):
+    if chart(result, picture, "Title"):
         assert "<svg" in picture.read_text(encoding="utf-8")
     value = sweep.as_json(result)
     assert set(value) == {"results", "winners", "left_out", "divergences"}

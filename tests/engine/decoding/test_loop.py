@@ -22,8 +22,7 @@ from engine.decoding.sampling import Sampler
 from engine.decoding.target import Target
 from engine.decoding.verifier import Verifier
 from engine.drafting import proposers
-from engine.drafting.controllers.factory import ControllerFactory
-from engine.drafting.controllers.fixed import Fixed
+from engine.drafting.controllers.factory import ControllerFactory, Fixed
 from engine.drafting.heads.base import Head
 from engine.drafting.resources import Resources
 from engine.events import Origin, Round, Tree

@@ -8,9 +8,8 @@ from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
 from gguf.quants import quantize
 from transformers.integrations.mxfp4 import convert_moe_packed_tensors
 
-from engine.kernels.formats import mxfp4
 from engine.kernels.formats.block_formats import LAYOUTS, NATIVE_FORMATS
-from engine.kernels.formats.blocks import Blocks
+from engine.kernels.formats.blocks import Blocks, to_blocks
 from tests.support.block_matrices import random_blocks
 
 
@@ -38,7 +37,7 @@ def test_mxfp4_of_safetensors_keeps_every_number() -> None:
     codes = torch.randint(256, (3, 5, 4, 16), dtype=torch.uint8, generator=draw)
     exponents = torch.randint(100, 140, (3, 5, 4), dtype=torch.uint8, generator=draw)
     wanted = convert_moe_packed_tensors(codes, exponents, dtype=torch.float32)
-    found = mxfp4.to_blocks(codes, exponents)
+    found = to_blocks(codes, exponents)
     assert (found.format, found.shape) == ("mxfp4", (15, 128))
     # transformers gives each expert's matrix as (inputs, outputs).
     assert torch.equal(found.dequantise().view(3, 5, 128), wanted.transpose(1, 2))

@@ -19,7 +19,7 @@ from torch import Tensor
 from engine.backends.native import build
 from engine.kernels.formats import int8
 from engine.kernels.formats.block_formats import LAYOUTS, NATIVE_FORMATS
-from engine.kernels.formats.grids import IN_GRIDS, grid_of
+from engine.kernels.formats.blocks import IN_GRIDS, grid_of
 from engine.kernels.native.library import BLOCKS, ROWS, Kind, LinearLibrary, Matrix
 from engine.kernels.torch import int8 as int8_linear
 from tests.support.block_matrices import random_blocks, rounded_rows

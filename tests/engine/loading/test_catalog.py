@@ -10,7 +10,7 @@ import pytest
 from engine.errors import CatalogError, IncompatiblePair, ModelError
 from engine.loading.catalog import Catalog, load_catalog, local_spec, open_catalog
 from engine.loading.drafts import why_not
-from engine.loading.file_choice import choose_file
+from engine.loading.inventory import choose_file
 from engine.loading.request import LoadRequest
 from engine.loading.specs import ModelSpec
 from tests.engine.loading.catalog_texts import GOOD, MODEL, write

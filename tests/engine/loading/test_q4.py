@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from engine.backends.linear_factory import LinearFactory
-from engine.backends.native import trial
+from engine.backends.native import support
 from engine.backends.native.decoder import NativeDecoder
 from engine.errors import InvalidRequest
 from engine.kernels.formats.blocks import Blocks
@@ -136,7 +136,7 @@ def test_a_model_of_transformers_is_refused(gptneo: Path) -> None:
 def test_where_the_compiled_step_fails_its_trial_q4_is_refused_with_the_reason(
     found: Checkpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trial, "passes", lambda _, weights: weights != "q4_1")
+    monkeypatch.setattr(support, "passes", lambda _, weights: weights != "q4_1")
     with pytest.raises(InvalidRequest, match="results for q4_1 weights depend on the batch"):
         plan_model(found, PLACE, "q4")
     assert plan_model(found, PLACE, "int8").library is not None

@@ -20,8 +20,7 @@ from engine.local.engine import LocalEngine
 from engine.models.checkpoints.checkpoint import inspect
 from engine.models.prompt_content import PromptContent
 from engine.request import Request, Speculation
-from engine.values.image import Image
-from engine.values.messages import Message
+from engine.values.messages import Image, Message
 from engine.values.prompt import OpaquePart, Prompt
 from engine.vision.pictures import decode
 from engine.vision.plan import VisionPlan, vision_of

@@ -17,8 +17,7 @@ from engine.errors import ContextExceeded, InvalidRequest
 from engine.events import Emitted, Event, Prefilled, Started, Token
 from engine.reply import ReplyState
 from engine.request import Request
-from engine.values.image import Image
-from engine.values.messages import Message
+from engine.values.messages import Image, Message
 from engine.values.tools import Tool
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from engine.bench.real.contest import Case, Method, NotMeasured, Reply, Running, Setting
-from engine.bench.real.server import HOST, ServedEngine, Server
+from engine.bench.real.process import HOST, ServedEngine, Server
 from engine.errors import PeerFailed, what_failed
 from engine.models.checkpoints.checkpoint import inspect
 from engine.models.checkpoints.gguf.description import is_gguf

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from engine.bench.real.contest import Case, Method, NotMeasured, Running, Setting
 from engine.bench.real.peers.openvino import python_of
-from engine.bench.real.worker import Worker
+from engine.bench.real.process import Worker
 from engine.models.checkpoints.checkpoint import inspect
 from engine.models.checkpoints.gguf.description import is_gguf
 
@@ -47,11 +46,6 @@ class MistralRs:
             "setting": (PLAIN.name, PLAIN.method),
             "ignore_eos": not case.eos,
         }
-        command = [
-            str(self.python),
-            "-m",
-            "engine.bench.real.peers.mistral_rs_child",
-            json.dumps(options),
-        ]
         environment = {"RAYON_NUM_THREADS": str(case.threads)}
-        return Worker(self.name, command, log, environment=environment)
+        module = "peers.mistral_rs_child"
+        return Worker.of_module(self.name, module, options, log, self.python, environment)

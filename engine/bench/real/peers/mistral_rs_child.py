@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from pathlib import Path
 from typing import Any
 
-from engine.bench.real.child import Answer, serve
+from engine.bench.real.child import serve_one
 
 
 class Pipeline:
@@ -52,11 +50,5 @@ class Pipeline:
         }
 
 
-def start() -> tuple[dict[str, Any], Answer]:
-    """Load what the command line states."""
-    options = json.loads(sys.argv[1])
-    return {"weights": options["weights"], "settings": [options["setting"]]}, Pipeline(options)
-
-
 if __name__ == "__main__":
-    serve(start)
+    serve_one(Pipeline)

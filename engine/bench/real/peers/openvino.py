@@ -6,13 +6,12 @@ Qwen2.5): ``python -m tools.peers.openvino_export`` in a clone converts any file
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from engine.bench.real.contest import Case, Method, NotMeasured, Running, Setting
-from engine.bench.real.worker import Worker
+from engine.bench.real.process import Worker
 
 NAME = "openvino"
 VARIABLE, MODELS_VARIABLE = "FORETOKEN_OPENVINO", "FORETOKEN_OPENVINO_MODELS"
@@ -102,10 +101,4 @@ class OpenVino:
             "eos": sorted(case.eos),
             "threads": case.threads,
         }
-        command = [
-            str(self.python),
-            "-m",
-            "engine.bench.real.peers.openvino_child",
-            json.dumps(options),
-        ]
-        return Worker(self.name, command, log)
+        return Worker.of_module(self.name, "peers.openvino_child", options, log, self.python)

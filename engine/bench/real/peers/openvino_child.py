@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from typing import Any
 
-from engine.bench.real.child import Answer, serve
+from engine.bench.real.child import serve_one
 
 
 class Pipeline:
@@ -61,11 +59,5 @@ class Pipeline:
         return settings
 
 
-def start() -> tuple[dict[str, Any], Answer]:
-    """Load what the command line states."""
-    options = json.loads(sys.argv[1])
-    return {"weights": options["weights"], "settings": [options["setting"]]}, Pipeline(options)
-
-
 if __name__ == "__main__":
-    serve(start)
+    serve_one(Pipeline)

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from engine.bench.real.child import Answer, serve
 from engine.bench.real.contest import Case, Method, NotMeasured, Running
-from engine.bench.real.worker import Worker
+from engine.bench.real.process import Worker
 from engine.errors import PeerFailed
 from engine.models.checkpoints.gguf.description import is_gguf
 
@@ -45,13 +45,7 @@ class Transformers:
             "eos": sorted(case.eos),
             "threads": case.threads,
         }
-        command = [
-            sys.executable,
-            "-m",
-            "engine.bench.real.peers.transformers",
-            json.dumps(options),
-        ]
-        return Worker(self.name, command, log)
+        return Worker.of_module(self.name, "peers.transformers", options, log)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 from time import perf_counter
 
 from engine.bench.real.contest import Case, Method, NotMeasured, Reply, Running, Setting
-from engine.bench.real.server import HOST, ServedEngine, Server
+from engine.bench.real.process import HOST, ServedEngine, Server
 from engine.errors import PeerFailed
 from engine.models.checkpoints.checkpoint import inspect
 from engine.models.checkpoints.gguf.description import is_gguf

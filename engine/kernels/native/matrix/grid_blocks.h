@@ -1,6 +1,6 @@
 // Unpack GGUF blocks whose codes are indices into a grid: a table of the values that four or eight neighbouring inputs take.
 //
-// The grids come from the package gguf (engine/kernels/formats/grids.py). Their values are sizes, whose signs are stored beside
+// The grids come from the package gguf (engine/kernels/formats/blocks.py). Their values are sizes, whose signs are stored beside
 // the indices; only those of IQ1 have signs of their own.
 #pragma once
 

@@ -254,7 +254,13 @@ def _family_fields(settings: Settings, config: Mapping[str, Any]) -> dict[str, A
             rope = {**config["rope_parameters"], "truncate": False}
             return {"sliding_window": _window(settings), "rope_parameters": rope}
         case "glm4moe":
-            return _glm4_moe(settings)
+            return {
+                "n_routed_experts": settings.size("expert_count"),
+                "n_shared_experts": settings.size("expert_shared_count", 1),
+                "first_k_dense_replace": settings.optional("leading_dense_block_count") or 0,
+                "n_group": settings.optional("expert_group_count") or 1,
+                "norm_topk_prob": settings.optional("expert_weights_norm") is not False,
+            }
     return {}
 
 
@@ -265,16 +271,6 @@ def _in_images(settings: Settings, config: Mapping[str, Any]) -> dict[str, Any]:
         return {}
     own = {"mrope_section": sections[:3], "mrope_interleaved": True}
     return {"rope_parameters": {**config["rope_parameters"], **own}}
-
-
-def _glm4_moe(settings: Settings) -> dict[str, Any]:
-    return {
-        "n_routed_experts": settings.size("expert_count"),
-        "n_shared_experts": settings.size("expert_shared_count", 1),
-        "first_k_dense_replace": settings.optional("leading_dense_block_count") or 0,
-        "n_group": settings.optional("expert_group_count") or 1,
-        "norm_topk_prob": settings.optional("expert_weights_norm") is not False,
-    }
 
 
 def _kv_heads(settings: Settings, default: int, layer: int | None) -> int:

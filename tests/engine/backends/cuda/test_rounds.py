@@ -23,7 +23,7 @@ from engine.decoding.sampling import Sampler
 from engine.decoding.target import Target
 from engine.decoding.text.codec import TextCodec
 from engine.decoding.verifier import Verifier
-from engine.drafting.controllers.fixed import Off
+from engine.drafting.controllers.factory import Off
 from engine.drafting.proposers.none import NoneProposer
 from engine.drafting.resources import Resources
 from engine.events import Emitted, Finished, FinishReason, Round

@@ -27,8 +27,7 @@ from engine.bench.real.contest import (
     run,
 )
 from engine.bench.real.reports import summary
-from engine.bench.real.reports.chart import chart
-from engine.bench.real.reports.report import Report
+from engine.bench.real.reports.report import Report, chart
 from engine.errors import PeerFailed
 
 EOS = frozenset({1})

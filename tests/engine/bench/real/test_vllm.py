@@ -9,7 +9,7 @@ import pytest
 
 from engine.bench.real.contest import Case, EncodedPrompt, NotMeasured, run
 from engine.bench.real.peers import vllm
-from engine.bench.real.server import Server
+from engine.bench.real.process import Server
 from engine.errors import PeerFailed
 from tests.support.fixtures import gguf_pair, pair
 from tests.support.stand_ins import stand_in

@@ -9,7 +9,7 @@ from statistics import fmean
 
 import pytest
 
-from engine.drafting.controllers.fixed import Fixed, Off
+from engine.drafting.controllers.factory import Fixed, Off
 from engine.drafting.controllers.proposer_statistics import PRIOR, ProposerStatistics
 from engine.drafting.controllers.times import Costs, MixtureTimes
 from engine.drafting.controllers.warm_up import ROWS

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from engine.drafting.controllers.fixed import Fixed
+from engine.drafting.controllers.factory import Fixed
 from engine.drafting.controllers.proposer_statistics import ProposerStatistics
 from engine.events import Budget, Round, Timing, Tree
 from tests.engine.drafting.controllers.machine import FLAT, STEEP, Machine, play, speed_of, warm

@@ -11,7 +11,7 @@ import pytest
 from engine.decoding.controller import budget_to
 from engine.drafting.controllers.auto import Auto
 from engine.drafting.controllers.batch import BatchController, BatchMember
-from engine.drafting.controllers.fixed import Fixed
+from engine.drafting.controllers.factory import Fixed
 from engine.drafting.controllers.proposer_statistics import ProposerStatistics
 from engine.drafting.controllers.times import Costs
 from engine.events import Budget, Origin, Round, Timing, Tree

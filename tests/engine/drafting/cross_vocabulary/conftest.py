@@ -6,8 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from engine.drafting.cross_vocabulary.token_table import TokenTable, read_token_table
-from engine.drafting.cross_vocabulary.vocabulary_map import VocabularyMap, map_vocabularies
+from engine.drafting.cross_vocabulary.token_table import (
+    TokenTable,
+    VocabularyMap,
+    map_vocabularies,
+    read_token_table,
+)
 from tests.support.checkpoints import write_tokenizer
 from tests.support.vocabularies import write_sentencepiece
 

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.drafting.cross_vocabulary.retokenized_text import RetokenizedText, target_tokens
-from engine.drafting.cross_vocabulary.token_table import TokenTable
-from engine.drafting.cross_vocabulary.vocabulary_map import VocabularyMap
+from engine.drafting.cross_vocabulary.token_table import TokenTable, VocabularyMap
 from tests.engine.drafting.cross_vocabulary.conftest import mapped
 
 PAIRS = [("bytes", "pieces"), ("pieces", "bytes"), ("bytes", "bytes"), ("pieces", "pieces")]

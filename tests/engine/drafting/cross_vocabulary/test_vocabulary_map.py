@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.drafting.cross_vocabulary.token_table import TokenTable
-from engine.drafting.cross_vocabulary.vocabulary_map import Shared, map_vocabularies
+from engine.drafting.cross_vocabulary.token_table import Shared, TokenTable, map_vocabularies
 from tests.engine.drafting.cross_vocabulary.conftest import mapped
 
 KINDS = ("bytes", "pieces", "bare")

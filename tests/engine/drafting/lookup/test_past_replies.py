@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.drafting.lookup.past_replies import PastReplies
-from engine.drafting.lookup.reply_files import NEWER, OLDER, line_of
+from engine.drafting.lookup.past_replies import NEWER, OLDER, PastReplies, line_of
 from engine.drafting.lookup.suffix_automaton import Match
 
 replies = st.lists(st.lists(st.integers(0, 9), min_size=2, max_size=12), max_size=20)

@@ -15,8 +15,12 @@ from engine.decoding.acceptance import Acceptance
 from engine.decoding.context import Context
 from engine.decoding.proposer import DraftProposal
 from engine.decoding.sampling import Sampler
-from engine.drafting.cross_vocabulary.token_table import TokenTable, read_token_table
-from engine.drafting.cross_vocabulary.vocabulary_map import VocabularyMap, map_vocabularies
+from engine.drafting.cross_vocabulary.token_table import (
+    TokenTable,
+    VocabularyMap,
+    map_vocabularies,
+    read_token_table,
+)
 from engine.drafting.draft_reader import OtherVocabulary
 from engine.drafting.proposers.draft import DraftModelProposer
 from engine.drafting.resources import Resources

@@ -20,10 +20,10 @@ from engine.decoding.sampling import Sampler
 from engine.decoding.target import Target
 from engine.decoding.verifier import Verifier
 from engine.drafting import proposers
-from engine.drafting.controllers.fixed import Fixed
+from engine.drafting.controllers.factory import Fixed
 from engine.drafting.draft_reader import SameVocabulary
+from engine.drafting.proposers.best import HybridProposer
 from engine.drafting.proposers.draft import DraftModelProposer
-from engine.drafting.proposers.hybrid import HybridProposer
 from engine.drafting.resources import Resources
 from engine.errors import InvalidRequest
 from engine.events import Budget, Origin, Round

@@ -23,7 +23,7 @@ from engine.decoding.target import Target
 from engine.drafting import heads, proposers, vocabulary_trimmer
 from engine.drafting.heads.base import HeadPlan
 from engine.drafting.heads.mtp import MtpHead
-from engine.drafting.proposers import mtp
+from engine.drafting.proposers import eagle3
 from engine.drafting.resources import Resources
 from engine.errors import InvalidRequest, ModelError
 from engine.events import Budget
@@ -308,7 +308,7 @@ def test_the_compiled_step_drafts_what_torch_drafts(
 ) -> None:
     """Also among frequent tokens and those of the text, and among all once too many others are in it."""
     if trimmed:
-        monkeypatch.setattr(mtp, "frequent_tokens", lambda vocabulary: 128)
+        monkeypatch.setattr(eagle3, "frequent_tokens", lambda vocabulary: 128)
         monkeypatch.setattr(vocabulary_trimmer, "MISSES", 2)
     compiled = Bench(folder, LinearFactory("fp32", PLAIN.device, library), eager=False)
     with in_torch():

@@ -13,11 +13,9 @@ import pytest
 
 from engine.loading.catalog import Catalog, local_spec, open_catalog
 from engine.loading.discovery.found import FoundModel
-from engine.loading.discovery.hugging_face import HUGGING_FACE
 from engine.loading.discovery.listing import is_pseudo, models_under
-from engine.loading.discovery.lm_studio import LM_STUDIO
-from engine.loading.discovery.ollama import OLLAMA
-from engine.loading.discovery.scan import LLAMA_CPP, BackgroundScan, scan
+from engine.loading.discovery.programs import HUGGING_FACE, LLAMA_CPP, LM_STUDIO, OLLAMA
+from engine.loading.discovery.scan import BackgroundScan, scan
 from engine.loading.discovery.system import System
 from engine.loading.drafts import judge_draft
 from engine.loading.inventory import Inventory

@@ -9,7 +9,7 @@ import pytest
 
 from engine.errors import DownloadError
 from engine.loading import hub
-from engine.loading.hub import retry
+from engine.loading.hub import errors
 from engine.loading.specs import ModelSpec
 from engine.machine.secrets import HUB_TOKEN_FILE
 from tests.support.folders import model_files
@@ -56,7 +56,7 @@ def server(
         monkeypatch.delenv("HF_TOKEN", raising=False)
         monkeypatch.setenv(HUB_TOKEN_FILE, str(tmp_path / "own" / "token"))
         monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.fail.Keyring")
-        monkeypatch.setattr(retry, "BACKOFF_S", 0.01)
+        monkeypatch.setattr(errors, "BACKOFF_S", 0.01)
         yield running
 
 

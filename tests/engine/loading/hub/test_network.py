@@ -12,7 +12,7 @@ import pytest
 
 from engine.errors import DownloadError
 from engine.loading import hub
-from engine.loading.hub import retry
+from engine.loading.hub import errors
 from tests.engine.loading.hub.conftest import SPEC, failure
 from tests.support.hub_server import HostedRepository, HubServer
 
@@ -62,7 +62,7 @@ def test_offline_mode_is_named_as_the_cause(
 def test_the_network_may_go_in_the_middle(
     server: HubServer, repository: HostedRepository, monkeypatch: pytest.MonkeyPatch, models: Path
 ) -> None:
-    monkeypatch.setattr(retry, "ATTEMPTS", 2)
+    monkeypatch.setattr(errors, "ATTEMPTS", 2)
     repository.breaks["config.json"] = [100] + [0] * 50
     assert "progress is kept" in failure(models)
     repository.breaks.clear()

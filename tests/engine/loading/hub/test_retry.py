@@ -9,7 +9,7 @@ import pytest
 
 from engine.errors import DownloadCancelled
 from engine.loading import hub
-from engine.loading.hub import retry
+from engine.loading.hub.errors import ATTEMPTS
 from engine.loading.progress import DownloadProgress
 from tests.engine.loading.hub.conftest import SPEC, WEIGHTS, failure
 from tests.support.hub_server import HostedRepository, HubServer
@@ -39,7 +39,7 @@ def test_what_does_not_pass_ends_after_some_attempts(
     repository.refusals[""] = [(status, None)] * 50
     message = failure(models)
     assert said in message and "kept" in message
-    assert 50 - len(repository.refusals[""]) == retry.ATTEMPTS
+    assert 50 - len(repository.refusals[""]) == ATTEMPTS
 
 
 def test_a_wait_of_minutes_is_told_instead(

@@ -13,7 +13,7 @@ import pytest
 
 from engine.errors import DownloadError, InvalidRequest
 from engine.loading import hub
-from engine.loading.hub import query
+from engine.loading.hub import repository
 from engine.loading.specs import ModelSpec
 from tests.support.hub_server import HostedRepository, HubServer
 
@@ -73,7 +73,7 @@ def test_a_search_that_fails_ends_soon_and_says_what_to_do(
     answer: Callable[[socket.socket], None],
     said: str,
 ) -> None:
-    monkeypatch.setattr(query, "ANSWER_S", 0.3)
+    monkeypatch.setattr(repository, "ANSWER_S", 0.3)
     with listening(answer) as address:
         monkeypatch.setenv("HF_ENDPOINT", address)
         before = time.monotonic()

@@ -12,7 +12,7 @@ import pytest
 
 from engine.errors import DownloadCancelled
 from engine.loading import hub
-from engine.loading.hub import meter, retry, transfer
+from engine.loading.hub import transfer
 from engine.loading.progress import DownloadProgress
 from tests.engine.loading.hub.conftest import SPEC, WEIGHTS, failure
 from tests.support.hub_server import HostedRepository, HubServer
@@ -23,7 +23,7 @@ from tests.support.places import ROOT
 def big_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small files, but many steps: read and report every block."""
     monkeypatch.setattr(transfer, "_CHUNK", 4096)
-    monkeypatch.setattr(meter, "_REPORT_S", 0.0)
+    monkeypatch.setattr(transfer, "_REPORT_S", 0.0)
 
 
 @pytest.mark.usefixtures("big_steps")
@@ -96,7 +96,7 @@ def test_weights_that_changed_on_the_hub_are_not_mixed(
 def test_answers_without_a_byte_are_not_asked_for_for_ever(
     server: HubServer, repository: HostedRepository, models: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(retry, "ATTEMPTS", 2)
+    monkeypatch.setattr(transfer, "ATTEMPTS", 2)
     size = len(repository.files["config.json"])
     repository.hollow["config.json"] = 20
     assert f"ended config.json of owner/tiny after 0 of {size:,} bytes" in failure(models)

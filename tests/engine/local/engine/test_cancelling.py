@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from engine.events import Emitted, Finished, FinishReason
-from engine.local import slot
+from engine.local import slots
 from engine.local.engine import LocalEngine
 from tests.engine.local.engine.conftest import PATIENCE, Gate, asked, counts, finished
 
@@ -46,7 +46,7 @@ def test_a_waiting_request_is_cancelled_at_once_and_those_behind_move_up(
 def test_a_long_prefill_is_left_at_its_next_part(
     engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(slot, "PREFILL_CHUNK", 32)
+    monkeypatch.setattr(slots, "PREFILL_CHUNK", 32)
     gate = Gate(engine, "extend")
     generation = engine.generate(asked("abcdefgh" * 50))
     gate.let(2)

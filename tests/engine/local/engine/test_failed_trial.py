@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.backends.native import trial
+from engine.backends.native import support
 from engine.errors import InvalidRequest
 from engine.loading.catalog import Catalog
 from engine.loading.files import fetch_pair
@@ -40,7 +40,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 @pytest.fixture
 def distrust(monkeypatch: pytest.MonkeyPatch) -> Distrust:
     """Makes the compiled step fail its trial with weights in this format."""
-    return lambda failed: monkeypatch.setattr(trial, "passes", lambda _, each: each != failed)
+    return lambda failed: monkeypatch.setattr(support, "passes", lambda _, each: each != failed)
 
 
 @pytest.fixture

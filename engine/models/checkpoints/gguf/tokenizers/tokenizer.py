@@ -21,20 +21,18 @@ from tokenizers import (
 )
 
 from engine.models.checkpoints.gguf.tokenizers import sentencepiece
-from engine.models.checkpoints.gguf.tokenizers.listed_tokens import (
-    ListedTokens,
-    TokenType,
-    listed_merges,
-    make_bpe,
-    read_tokens,
-    setting,
-)
 from engine.models.checkpoints.gguf.tokenizers.pre_tokenizer import PreTokenizer
 from engine.models.checkpoints.gguf.tokenizers.special_tokens import (
     BYTE_LEVEL,
     GEMMA4,
+    ListedTokens,
     SpecialTokens,
+    TokenType,
+    listed_merges,
+    make_bpe,
     pre_tokenizer_of,
+    read_tokens,
+    setting,
     special_tokens,
 )
 

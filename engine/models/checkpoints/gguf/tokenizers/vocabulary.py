@@ -10,8 +10,8 @@ from typing import Any
 
 from engine.errors import ModelError
 from engine.models.checkpoints.checkpoint import Checkpoint
-from engine.models.checkpoints.gguf.tokenizers.listed_tokens import TokenType
 from engine.models.checkpoints.gguf.tokenizers.pre_tokenizer import Splitting, splitting
+from engine.models.checkpoints.gguf.tokenizers.special_tokens import TokenType
 from engine.models.checkpoints.tokenizer import read_tokenizer
 from engine.models.checkpoints.tokenizer_files import merge_texts
 from engine.models.checkpoints.tokenizer_folder import (

@@ -21,7 +21,7 @@ import torch.nn.functional as F
 
 from engine.backends.torch import eager
 from engine.bench.real.peers.llama_cpp import SERVER, VARIABLE, find
-from engine.bench.real.server import Server
+from engine.bench.real.process import Server
 from tests.support import llama_cpp_converter
 from tests.support.families import MODELS, YARN, write_family
 from tests.support.gguf_files import AS_THE_FILE_HAS_IT

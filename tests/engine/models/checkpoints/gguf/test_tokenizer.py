@@ -15,8 +15,8 @@ from engine.models.checkpoints.gguf.tokenizers.pre_tokenizer import (
     PRE_TOKENIZERS,
     pre_tokenizer_named,
 )
+from engine.models.checkpoints.gguf.tokenizers.sentencepiece import splits
 from engine.models.checkpoints.gguf.tokenizers.special_tokens import special_tokens
-from engine.models.checkpoints.gguf.tokenizers.splits import splits
 from engine.models.checkpoints.gguf.tokenizers.tokenizer import build_tokenizer, template_of
 from tests.support.gguf_tokenizers import hard_text, metadata_of
 from tests.support.places import ROOT, beside
