@@ -29,12 +29,16 @@ CACHED = 2_000_000
 """The most weights of a matrix that stays in the processor's caches. Larger matrices are read from memory
 in each step, so they are rounded further; see ``loading.planning.choices.draft_rounding``."""
 
+LEAST_INT8 = 8_000_000
+"""Weights of a matrix that a GPU multiplies sooner in int8 than in bf16. It reads a byte a weight less,
+but rounds the rows in a launch of its own (see docs/log/cuda.md)."""
+
 
 @dataclass(frozen=True, slots=True)
 class LinearFactory:
     """Make linear layers in ``kind``: int8, bf16 or fp32. int8 needs ``library``, the compiled step.
 
-    ``triton``: whether kernels multiply bf16 on ``device``.
+    ``triton``: whether a GPU's kernels multiply bf16, and int8 in place of that where it is quicker.
     """
 
     kind: str
@@ -43,13 +47,16 @@ class LinearFactory:
     triton: bool = False
 
     @classmethod
-    def choose(cls, dtype: str, place: Device) -> LinearFactory:
-        """Return the factory for ``place`` and a target that computes in ``dtype``, fp32 or bf16."""
+    def choose(cls, dtype: str, place: Device, *, triton: bool = False) -> LinearFactory:
+        """Return the factory for ``place`` and a target that computes in ``dtype``, fp32 or bf16.
+
+        ``triton``: whether the target runs on the kernels of a GPU.
+        """
         device = place.torch_device
         library = build.ready(place.threads) if device.type == "cpu" and place.native else None
         if library is not None and "int8" in library.kinds:
             return cls("int8", device, library)
-        return cls(dtype, device, library, place.kernels)
+        return cls(dtype, device, library, triton)
 
     def linear(self, weight: Stacked, bias: Tensor | None = None) -> Linear:
         """Return the layer that multiplies by ``weight (out, in)`` and adds ``bias (out,)``."""
@@ -81,7 +88,10 @@ class LinearFactory:
             )
         wide = widen(weight)
         if self.kind == "bf16" and self.triton:
-            narrow = wide.to(self.device, torch.bfloat16).contiguous()
+            kind = "int8" if wide.numel() >= LEAST_INT8 else "bf16"
+            narrow = dispatch.convert_weight(
+                kind, wide.to(self.device, torch.bfloat16).contiguous()
+            )
             return BulkLinear(dispatch.make_linear(narrow), narrow, PLAIN)
         if self.kind == "bf16":
             return _Narrow(make_linear(wide.to(self.device, torch.bfloat16)))

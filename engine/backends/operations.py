@@ -1,9 +1,10 @@
-"""The operations in which heads are written, with two executors.
+"""The operations in which heads are written, with three executors.
 
 The eager executor (torch/eager.py) computes an operation when it is called, on any device. The traced one
-(native/traced.py) records all operations once; the compiled step then runs them in one call. So which
-operations a head calls must not depend on computed numbers. Values are float32 tensors (rows, width); no
-operation changes its inputs.
+(native/traced.py) records all operations once; the compiled step then runs them in one call. The captured
+one (cuda/heads.py) computes them within a GPU's rounds, which CUDA records once. So which operations a
+head calls must not depend on computed numbers. Values are float32 tensors (rows, width), in captured
+rounds bf16; no operation changes its inputs.
 """
 
 from __future__ import annotations

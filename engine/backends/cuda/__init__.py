@@ -5,6 +5,7 @@
 ``decoder``     the model
 ``prompts``     attention of a prompt's many rows, by torch
 ``round``       one round as device operations only: draft, verify, accept, next inputs
+``heads``       heads that draft within a round
 ``capture``     device operations as a CUDA graph
 ``graphs``      rounds captured once and replayed, and their results on the host
 ``passes``      rows of several sequences at once, captured too

@@ -36,6 +36,9 @@ from engine.values.memory import WIDTHS
 
 PAIRS = "avx512_bf16"
 """The instruction for which the compiled step keeps bf16 weights in pairs."""
+_LEAST_INT8_LAYER = 5_000_000
+"""Weights of a layer that a GPU computes sooner in int8 than in bf16. It reads a byte a weight less, and
+takes two launches more (see docs/log/cuda.md)."""
 SMALL = 100_000_000
 """Parameters up to which fp32 is as fast as bf16: in torch, calls take the time; in the compiled step the
 weights stay in the processor's caches."""
@@ -116,8 +119,8 @@ def draft_quantization(checkpoint: Checkpoint, quantization: str, device: Device
     """Return a draft's quantization beside a target in ``quantization``: the same if possible, else
     int8 or unquantised.
 
-    In int8 a draft takes half the time in the compiled step and on a GPU. It only proposes, so people
-    need no note.
+    In int8 a draft takes half the time in the compiled step, and on a GPU if its layers are not small. It
+    only proposes, so people need no note.
     """
     if why_not_stored(checkpoint, device) is None:
         return AS_STORED
@@ -128,10 +131,16 @@ def draft_quantization(checkpoint: Checkpoint, quantization: str, device: Device
     if quantization in IN_BLOCKS:
         return choose_quantization(checkpoint, AUTO, device)
     if quantization == "bf16" and device.kernels and why_not_quantised(checkpoint, device) is None:
-        return "int8"
+        return "int8" if _layer_weights(checkpoint) >= _LEAST_INT8_LAYER else "bf16"
     if quantization in QUANTISED and why_not_quantised(checkpoint, device) is not None:
         return _unquantised(checkpoint, device)
     return quantization
+
+
+def _layer_weights(checkpoint: Checkpoint) -> int:
+    """Return the weights of a layer, on average."""
+    table = checkpoint.vocabulary * checkpoint.hidden
+    return (checkpoint.parameters - table) // checkpoint.layers
 
 
 def draft_rounding(checkpoint: Checkpoint, quantization: str, device: Device) -> str | None:

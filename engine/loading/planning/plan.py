@@ -156,7 +156,7 @@ def read_facts(files: PairFiles, request: LoadRequest) -> PairFacts:
         heads = (inside, *heads)
     _check_kinds(heads)
 
-    linear_factory = LinearFactory.choose(requested_plan.compute, device)
+    linear_factory = _linear_factory(requested_plan)
     vision = _vision(target, files.pairing.target.name, requested_plan)
     tower = vision if isinstance(vision, VisionPlan) else None
     sizes = PairSizes(target, draft, heads, linear_factory, device, request.checkpoint_mb, tower)
@@ -167,7 +167,7 @@ def read_facts(files: PairFiles, request: LoadRequest) -> PairFacts:
         planned = _that_fits(
             requested_plan, sizes, context_limit, min(context_limit, fit.SHORTEST_CONTEXT)
         )
-        sizes = replace(sizes, linear_factory=LinearFactory.choose(planned.compute, device))
+        sizes = replace(sizes, linear_factory=_linear_factory(planned))
     return PairFacts(
         device=device,
         compatible=compatible,
@@ -277,6 +277,12 @@ def plan_loading(
         parallel=parallel,
         vision=pair.vision,
     )
+
+
+def _linear_factory(target: ModelPlan) -> LinearFactory:
+    """Return what makes the linear layers of the target's heads."""
+    on_kernels = target.backend is Backend.CUDA
+    return LinearFactory.choose(target.compute, target.device, triton=on_kernels)
 
 
 def _parallel(

@@ -73,7 +73,6 @@ class TensorReader(ABC):
 
     def convert(self, name: str, tensor: Tensor) -> Tensor:
         """Return the tensor on the device. Raises ModelError as ``check_finite``."""
+        tensor = tensor.to(self.device)  # first: a GPU checks and converts it in no time
         check_finite(self.path, name, tensor)
-        if self.in_file_dtype and tensor.dim() > 1:
-            return tensor.to(self.device)
-        return tensor.to(self.device, self.dtype)
+        return tensor if self.in_file_dtype and tensor.dim() > 1 else tensor.to(self.dtype)

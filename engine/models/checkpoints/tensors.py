@@ -20,7 +20,8 @@ from engine.models.checkpoints.gguf.tensors import GgufTensors
 from engine.models.checkpoints.parts import MXFP4, PartEntry, split_tensors
 from engine.models.checkpoints.prequantised import NF4, STATE, nf4_state
 from engine.models.checkpoints.safetensors_header import TensorEntry, read_header
-from engine.models.checkpoints.stored_tensor import TensorReader, read_tensor
+from engine.models.checkpoints.staging import Staging
+from engine.models.checkpoints.stored_tensor import TORCH_DTYPES, TensorReader, read_tensor
 
 FLOATS = ("F64", "F32", "F16", "BF16", NF4, MXFP4)
 """Dtypes that ``Tensors`` converts to floats: safetensors' names, bitsandbytes' 4 bits and gpt-oss'."""
@@ -30,6 +31,7 @@ class Tensors(TensorReader):
     """Fetches tensors from all safetensors files of a folder; call it with a name."""
 
     def open(self, checkpoint: Checkpoint) -> None:
+        self._staging = Staging(self.device) if self.device.type == "cuda" else None
         files = sorted({info.file for info in checkpoint.tensors.values()})
         self._entries: dict[str, tuple[Path, TensorEntry]] = {
             name: (file, entry)
@@ -46,9 +48,13 @@ class Tensors(TensorReader):
         """Return a tensor that is stored in MXFP4 as blocks, on the CPU; others as a call does."""
         if self._entries[name][1].dtype == MXFP4:
             return self._mxfp4(name)
-        return self.convert(
-            name, self._nf4(name) if name + STATE in self._entries else self._read(name)
-        )
+        if name + STATE in self._entries:
+            return self.convert(name, self._nf4(name))
+        file, entry = self._entries[name]
+        if self._staging is None or isinstance(entry, PartEntry):
+            return self.convert(name, self._read(name))
+        data = self._staging.read(file, entry)
+        return self.convert(name, data.view(TORCH_DTYPES[entry.dtype]).view(entry.shape))
 
     def _read(self, name: str) -> Tensor:
         file, entry = self._entries[name]

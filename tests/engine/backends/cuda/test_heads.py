@@ -11,7 +11,8 @@ import pytest
 
 pytest.importorskip("triton")
 
-from engine.backends.linear_factory import LinearFactory
+from engine.backends import linear_factory
+from engine.backends.linear_factory import LEAST_INT8, LinearFactory
 from engine.decoding.context import Context
 from engine.decoding.proposer import RoundProposer
 from engine.decoding.sampling import Sampler
@@ -22,7 +23,6 @@ from engine.drafting.heads.base import Head
 from engine.drafting.resources import Resources
 from engine.events import Budget
 from engine.local.session import Session
-from engine.machine.devices import Device
 from engine.models.checkpoints.checkpoint import inspect
 from engine.request import Control, Speculation
 from engine.values.sampling import AcceptanceRule, Sampling
@@ -35,7 +35,6 @@ pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("device")]
 
 USUAL, OTHERS = ("eagle3", "block"), ("mtp", "medusa", "mlp", "lstm")
 RARELY = pytest.mark.exhaustive if INTERPRETED else ()
-every_kind = pytest.mark.parametrize("kind", USUAL + OTHERS)
 some_kinds = pytest.mark.parametrize(
     "kind", [*USUAL, *(pytest.param(kind, marks=RARELY) for kind in OTHERS)]
 )
@@ -47,15 +46,14 @@ NewSession = Callable[[str], Session]
 
 
 @pytest.fixture(scope="module")
-def new_session(folders: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> NewSession:
-    """Return a function that makes a session with a random head of a kind."""
-    target, _ = folders
-    shape = inspect(target)
-    linears = LinearFactory.choose("bf16", Device(DEVICE, kernels=True, native=False))
-    model = load(target)
+def load_head(
+    folders: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[str], Head]:
+    """Return a function that loads a random head of a kind."""
+    shape = inspect(folders[0])
 
-    @cache
-    def head(kind: str) -> Head:
+    def load(kind: str) -> Head:
+        linears = LinearFactory("bf16", DEVICE, triton=True)
         if kind in heads.INSIDE:
             return heads.load(mtp_plan(shape), linears)
         folder = tmp_path_factory.mktemp(kind)
@@ -65,6 +63,14 @@ def new_session(folders: tuple[Path, Path], tmp_path_factory: pytest.TempPathFac
             WRITERS[kind](folder, shape)
         return heads.load(heads.inspect(folder, shape), linears)
 
+    return load
+
+
+@pytest.fixture(scope="module")
+def new_session(folders: tuple[Path, Path], load_head: Callable[[str], Head]) -> NewSession:
+    """Return a function that makes a session with the same head of a kind."""
+    target, head = folders[0], cache(load_head)
+    model = load(target)
     return lambda kind: Session(model, TextCodec(target), Resources(heads={kind: head(kind)}))
 
 
@@ -85,11 +91,17 @@ class Beside(Target):
         return None
 
 
-@every_kind
-def test_its_logits_are_nearly_torchs(session_of: NewSession, kind: str) -> None:
+@pytest.mark.parametrize(
+    ("kind", "least_int8"), [*((kind, LEAST_INT8) for kind in USUAL + OTHERS), ("eagle3", 0)]
+)
+def test_its_logits_are_nearly_torchs(
+    folders: tuple[Path, Path], load_head: Callable[[str], Head], kind: str, least_int8: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
     """Both round, in different places."""
-    session = session_of(kind)
-    head, model, found = session.resources.heads[kind], session.target.model, []
+    model, found = load(folders[0]), []
+    monkeypatch.setattr(linear_factory, "LEAST_INT8", least_int8)
+    head = load_head(kind)
     for make in (Target, Beside):
         target = make(model, head.aux_layers)
         target.extend(PROMPT[:-1])
@@ -156,3 +168,15 @@ def test_what_a_head_was_drawn_from_is_weighed(session_of: NewSession, kind: str
     rounds, first = run(session, rejecting, DRAWN, max_tokens=6)
     assert all(0 < q <= 1 for round in rounds for q in round.q if q is not None)
     assert run(session, rejecting, DRAWN, max_tokens=6)[1].token_ids == first.token_ids
+
+
+def test_a_head_that_the_kernels_do_not_compute_drafts_from_the_host(
+    new_session: NewSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert new_session("eagle3").heads_on_host == ()
+    monkeypatch.setattr("engine.backends.cuda.heads.wrong_width", lambda _: "It is too wide.")
+    session = new_session("eagle3")
+    assert session.heads_on_host == ("eagle3",)
+    rounds, done = run(session, asked("eagle3"), HOT, max_tokens=4)
+    assert done.token_ids == words(session, NONE, HOT, max_tokens=4)
+    assert any(round.tree.tokens for round in rounds)
