@@ -89,9 +89,7 @@ class LinearFactory:
         wide = widen(weight)
         if self.kind == "bf16" and self.triton:
             kind = "int8" if wide.numel() >= LEAST_INT8 else "bf16"
-            narrow = dispatch.convert_weight(
-                kind, wide.to(self.device, torch.bfloat16).contiguous()
-            )
+            narrow = dispatch.convert_weight(kind, wide.to(self.device), self.device)
             return BulkLinear(dispatch.make_linear(narrow), narrow, PLAIN)
         if self.kind == "bf16":
             return _Narrow(make_linear(wide.to(self.device, torch.bfloat16)))

@@ -29,11 +29,18 @@ from engine.values.sampling import AcceptanceRule, Sampling
 from tests.engine.backends.cuda.small import load
 from tests.engine.backends.cuda.test_rounds import DRAWN, GREEDY, NONE, PROMPT, run, words
 from tests.engine.kernels.cuda.where import DEVICE, INTERPRETED
-from tests.support.heads import WRITERS, block, mtp_plan, write_head
+from tests.support.heads import WRITERS, block, dflash2, mtp_plan, peagle, write_head
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("device")]
 
 USUAL, OTHERS = ("eagle3", "block"), ("mtp", "medusa", "mlp", "lstm")
+FORMS: dict[str, Any] = {
+    "block": lambda shape: block(shape, rank=8, read=(-1, 0)),
+    "DFlash": lambda shape: block(shape, read=(-1, 0)),
+    "DFlash2": lambda shape: dflash2(shape, read=(-1, 0)),
+    "P-EAGLE": peagle,
+}
+"""Heads that are made otherwise than ``WRITERS`` does, for a target of one layer or in another form."""
 RARELY = pytest.mark.exhaustive if INTERPRETED else ()
 some_kinds = pytest.mark.parametrize(
     "kind", [*USUAL, *(pytest.param(kind, marks=RARELY) for kind in OTHERS)]
@@ -57,8 +64,8 @@ def load_head(
         if kind in heads.INSIDE:
             return heads.load(mtp_plan(shape), linears)
         folder = tmp_path_factory.mktemp(kind)
-        if kind == "block":
-            write_head(folder, *block(shape, rank=8, read=(-1, 0)))
+        if kind in FORMS:
+            write_head(folder, *FORMS[kind](shape))
         else:
             WRITERS[kind](folder, shape)
         return heads.load(heads.inspect(folder, shape), linears)
@@ -92,7 +99,8 @@ class Beside(Target):
 
 
 @pytest.mark.parametrize(
-    ("kind", "least_int8"), [*((kind, LEAST_INT8) for kind in USUAL + OTHERS), ("eagle3", 0)]
+    ("kind", "least_int8"),
+    [*((kind, LEAST_INT8) for kind in sorted({*USUAL, *OTHERS, *FORMS})), ("eagle3", 0)],
 )
 def test_its_logits_are_nearly_torchs(
     folders: tuple[Path, Path], load_head: Callable[[str], Head], kind: str, least_int8: int,
@@ -107,7 +115,8 @@ def test_its_logits_are_nearly_torchs(
         target.extend(PROMPT[:-1])
         context = Context(PROMPT)
         sampler = Sampler(GREEDY, AcceptanceRule.GREEDY, 0, context, model.info.vocabulary)
-        proposer: Any = proposers.create(kind, {}, Resources(heads={kind: head}, backbone=target))
+        resources = Resources(heads={head.kind: head}, backbone=target)
+        proposer: Any = proposers.create(head.kind, {}, resources)
         proposer.begin(context, sampler)
         list(proposer.prepare(context))
         proposer.propose(context, Budget(3, 3))
@@ -117,7 +126,9 @@ def test_its_logits_are_nearly_torchs(
             found.append(draft.logits(step).cpu().clone())
             draft.choose(step, token)
     for drafted, expected in zip(found[:3], found[3:], strict=True):
-        assert float((drafted - expected).norm() / expected.norm()) < 0.05
+        both = drafted.isfinite() & expected.isfinite()  # a selector leaves some tokens
+        assert int(both.sum()) >= 0.8 * int(expected.isfinite().sum())
+        assert float((drafted - expected)[both].norm() / expected[both].norm()) < 0.05
 
 
 @some_kinds
