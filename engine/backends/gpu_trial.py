@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from functools import partial
 
 from engine.backends import row_independence
 from engine.backends.cuda.decoder import CudaDecoder
 from engine.backends.cuda.trial import verdicts
 from engine.backends.cuda.trial.findings import Finding
-from engine.backends.cuda.trial.model import try_model
+from engine.backends.cuda.trial.model import try_model, try_products
 from engine.backends.cuda.trial.rounds import HostRules
+from engine.backends.cuda.trial.verdicts import Verdict
 from engine.backends.torch.decoder import TorchDecoder
 from engine.errors import DeviceLost, KernelsFailed
+from engine.kernels.cuda.linear.bulk import BulkLinear
 from engine.models.architecture import Architecture
 from engine.models.base import Model
 
@@ -36,8 +39,16 @@ def try_on_gpu(
     """
     if isinstance(model, CudaDecoder):
         assert architecture is not None  # else it was not planned so
-        _try_kernels(model, architecture, cached, host, begin, report, blocks)
-    elif isinstance(model, TorchDecoder) and model.device.type == "cuda":
+        run = partial(try_model, model, host, report)
+        model.verdict = _try_kernels(model, architecture, cached, host, begin, run, blocks)
+    elif isinstance(model, TorchDecoder):
+        products = [each for each in model.gpu_products if isinstance(each, BulkLinear)]
+        if products:
+            assert architecture is not None
+            run = partial(try_products, products, model.device, report)
+            _try_kernels(model, architecture, cached, host, begin, run, blocks)
+        if model.device.type != "cuda":
+            return
         begin()
         if fault := row_independence.first_fault(model):
             model.without_drafts(
@@ -47,15 +58,15 @@ def try_on_gpu(
 
 
 def _try_kernels(
-    model: CudaDecoder,
+    model: Model,
     architecture: Architecture,
     cached: str,
     host: HostRules | None,
     begin: Callable[[], None],
-    report: Callable[[float], None],
+    run: Callable[[], tuple[Finding, ...]],
     blocks: Collection[str],
-) -> None:
-    """See ``try_on_gpu``."""
+) -> Verdict:
+    """Return the verdict on the kernels, from an earlier load or by ``run``. See ``try_on_gpu``."""
     info = model.info
     role = "draft" if host is None else "target"
     verdict = verdicts.known(
@@ -65,7 +76,7 @@ def _try_kernels(
         begin()
         begun = verdict.begin()
         try:
-            findings = try_model(model, host, report)
+            findings = run()
         except DeviceLost:  # it is this trial's doing: the next process need not repeat it
             begun.end((Finding("of the trial", verdict.cached, 0.0, 0.0, "it lost the GPU"),))
             raise
@@ -73,6 +84,6 @@ def _try_kernels(
             verdicts.forget(begun)
             raise
         verdict = begun.end(findings)
-    model.verdict = verdict
     if verdict.fault is not None:
         raise KernelsFailed(verdict.fault)
+    return verdict

@@ -8,12 +8,15 @@ from typing import Any
 import torch
 
 from engine.backends.cuda.decoder import CudaDecoder
+from engine.backends.cuda.trial import verdicts
 from engine.backends.native import cache as native_cache
 from engine.backends.native.decoder import Library, NativeDecoder, takes_file_dtype
 from engine.backends.torch import decoder as eager
 from engine.backends.torch.decoder import TorchDecoder
 from engine.errors import MALFORMED, ModelError, what_failed
 from engine.kernels.cuda import kv_cache
+from engine.kernels.cuda.linear.bulk import BulkLinear
+from engine.kernels.cuda.linear.factory import kernels_on
 from engine.kernels.formats import AS_STORED, FP8, Q4, QUANTISED
 from engine.kernels.torch.factory import DTYPES, kernels_for
 from engine.loading.planning.choices import Backend
@@ -28,10 +31,10 @@ from engine.models.checkpoints.config_file import refusal
 from engine.models.checkpoints.gguf.header import is_blocks
 from engine.models.checkpoints.stored_tensor import check_finite
 from engine.models.checkpoints.tensors import FLOATS, open_tensors
-from engine.models.families import FAMILIES
+from engine.models.families import FAMILIES, described
 from engine.models.four_bits import in_four_bits
 from engine.models.tensor_shapes import Names, tensor_shapes, unread_tensors
-from engine.models.weight_loading import TensorSource, WeightSource
+from engine.models.weight_loading import WeightSource
 from engine.values.units import counted
 
 IGNORED_TENSORS = (".rotary_emb.inv_freq",)
@@ -98,9 +101,7 @@ def _load_cuda(
 ) -> Model:
     info = _info(plan, plan.context)
     cache_dtype = kv_cache.FP8 if plan.kv_cache_dtype == FP8 else torch.bfloat16
-    source: WeightSource = _tensors(plan, watch)
-    if plan.quantization == AS_STORED:
-        source = watch.reading(plan.checkpoint, _stored(plan, DTYPES[plan.compute]))
+    source = _weights(plan, watch)
     return CudaDecoder(architecture, names, source, info, plan.quantization, cache_dtype)
 
 
@@ -143,26 +144,37 @@ def _stored(plan: ModelPlan, dtype: torch.dtype) -> WeightSource:
 def _load_torch(
     plan: ModelPlan, architecture: Architecture, names: Names, watch: LoadWatch
 ) -> Model:
-    reason = eager.SUPPORT.why_not(architecture, plan.quantization)
+    blocks = plan.checkpoint.block_formats
+    reason = eager.SUPPORT.why_not(architecture, plan.quantization, blocks)
     if reason is not None:
         raise ModelError(
             f"{plan.checkpoint.path} cannot run here. {reason} Ignoring this would change "
             "the output. Choose another model."
         )
-    kernels = kernels_for(plan.quantization, DTYPES[plan.compute])
-    source = _tensors(plan, watch)
-    return TorchDecoder(architecture, names, source, _info(plan, plan.context), kernels)
+    dtype, device = DTYPES[plan.compute], plan.device.torch_device
+    kernels, products = kernels_for(plan.quantization, dtype, device), list[BulkLinear]()
+    planned = described(plan.checkpoint) or architecture  # by which verdicts are kept
+    if (
+        plan.device.kernels
+        and dtype is torch.bfloat16
+        and verdicts.why_not(planned, plan.quantization, blocks) is None
+    ):
+        kernels, products = kernels_on(plan.quantization, device)
+    source = _weights(plan, watch)
+    model = TorchDecoder(architecture, names, source, _info(plan, plan.context), kernels)
+    model.gpu_products = products
+    return model
 
 
-def _tensors(plan: ModelPlan, watch: LoadWatch) -> TensorSource:
-    """Return the weights in the compute dtype; in the file's dtype if they are quantised here."""
-    tensors = open_tensors(
-        plan.checkpoint,
-        DTYPES[plan.compute],
-        plan.device.torch_device,
-        in_file_dtype=plan.quantization in QUANTISED,
-    )
-    return watch.reading(plan.checkpoint, tensors)
+def _weights(plan: ModelPlan, watch: LoadWatch) -> WeightSource:
+    """Return the weights in the compute dtype; in the file's dtype if they are quantised here; or as they
+    are stored."""
+    checkpoint, dtype, device = plan.checkpoint, DTYPES[plan.compute], plan.device.torch_device
+    if plan.quantization == AS_STORED:
+        return watch.reading(checkpoint, _stored(plan, dtype))
+    in_file_dtype = plan.quantization in QUANTISED
+    tensors = open_tensors(checkpoint, dtype, device, in_file_dtype=in_file_dtype)
+    return watch.reading(checkpoint, tensors)
 
 
 def _check_tensors(checkpoint: Checkpoint, architecture: Architecture, names: Names) -> None:

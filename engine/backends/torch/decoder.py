@@ -14,9 +14,11 @@ from engine.backends.support import ALL_DECODER, ALL_MIXERS, EXPERTS, MLPS, Supp
 from engine.backends.torch import experts, gated_delta, mamba2, short_convolution
 from engine.backends.torch.eager import RowArithmetic, split_qkv
 from engine.backends.torch.state import TorchState
-from engine.kernels.formats import FORMATS
+from engine.kernels.formats import AS_STORED, FORMATS
+from engine.kernels.formats.block_planes import FORMS
 from engine.kernels.torch.attention import Attend, causal_bias, choose_attend, first_page
 from engine.kernels.torch.factory import PLAIN, Kernels
+from engine.kernels.torch.linear import Linear
 from engine.models.activations import ACTIVATIONS, activation, soft_cap
 from engine.models.architecture import (
     Architecture,
@@ -33,7 +35,7 @@ from engine.models.hidden_states import AuxLayer
 from engine.models.rotation import rotations, rotations_in_images, temperatures
 from engine.models.sequence_state import KVCache
 from engine.models.tensor_shapes import Names
-from engine.models.weight_loading import TensorSource, load_layer, load_per_layer, read_norm
+from engine.models.weight_loading import WeightSource, load_layer, load_per_layer, read_norm
 from engine.models.weights import (
     AttentionWeights,
     ExpertsWeights,
@@ -45,9 +47,15 @@ from engine.models.weights import (
 )
 
 SUPPORT = Support(
-    "Foretoken's PyTorch code", ALL_MIXERS, {**MLPS, **EXPERTS}, ACTIVATIONS, FORMATS, ALL_DECODER
+    "Foretoken's PyTorch code",
+    ALL_MIXERS,
+    {**MLPS, **EXPERTS},
+    ACTIVATIONS,
+    (*FORMATS, AS_STORED),
+    ALL_DECODER,
+    frozenset(FORMS),
 )
-"""Sizes are not limited."""
+"""Sizes are not limited. Blocks as they are stored are for GPUs: a CPU has the compiled step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,11 +98,12 @@ class TorchDecoder(LayerDecoder[TorchState, Step]):
         self,
         architecture: Architecture,
         names: Names,
-        tensor: TensorSource,
+        tensor: WeightSource,
         info: ModelInfo,
         kernels: Kernels = PLAIN,
     ) -> None:
         last = tensor(names.norm)
+        assert isinstance(last, Tensor)  # a vector
         super().__init__(architecture, info, last.dtype, last.device)
         self.norm = read_norm(architecture, tensor, names.norm)
         # First, because its float copy is the largest: it is freed before other weights are loaded.
@@ -106,6 +115,7 @@ class TorchDecoder(LayerDecoder[TorchState, Step]):
         for spec in architecture.layers:
             activation(spec.feed_forward.activation)  # raises for an unknown one
         self.ops = RowArithmetic()
+        self.gpu_products: Sequence[Linear] = ()  # those that kernels compute, to be tried
         self._experts_read = 0  # of the last step, in all layers
         self.layers = [
             self._load(spec, names.within(index, tensor), kernels)
@@ -125,7 +135,7 @@ class TorchDecoder(LayerDecoder[TorchState, Step]):
             temperature = temperatures(spec.temperature, context).to(device)
         return AttentionShared(rotation, temperature, attend)
 
-    def _load(self, spec: LayerSpec, at: TensorSource, kernels: Kernels) -> Layer:
+    def _load(self, spec: LayerSpec, at: WeightSource, kernels: Kernels) -> Layer:
         return load_layer(self.architecture, spec, at, kernels)
 
     def new_state(self, context: int, aux_layers: Sequence[AuxLayer] = ()) -> TorchState:

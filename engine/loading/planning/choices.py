@@ -198,7 +198,10 @@ def _gpu_note(quantization: str, checkpoint: Checkpoint, device: Device) -> str 
     if not device.kernels or checkpoint.architecture not in FAMILIES:
         return None
     reason = _why_no_kernels(checkpoint, quantization)
-    return reason and f"This model runs with PyTorch operations, without the kernels: {reason}"
+    return reason and (
+        "This model runs with PyTorch operations, which are launched one by one, so a token takes longer "
+        f"than in the kernels: {reason}"
+    )
 
 
 def why_not_quantised(checkpoint: Checkpoint, device: Device) -> str | None:
@@ -210,9 +213,7 @@ def why_not_quantised(checkpoint: Checkpoint, device: Device) -> str | None:
     remedy = "Choose bf16 or fp32, or the device cpu."
     if not device.kernels:
         return f"its kernels do not run on this GPU. {remedy}"
-    architecture = described(checkpoint)
-    reason = None if architecture is None else cuda.why_not(architecture, QUANTISED[0])
-    return reason and f"its kernels cannot run this model. {reason} {remedy}"
+    return None
 
 
 def _why_adapted(checkpoint: Checkpoint) -> str:
@@ -240,9 +241,13 @@ def why_not_stored(checkpoint: Checkpoint, device: Device) -> str | None:
 
 
 def _why_no_blocks(checkpoint: Checkpoint, quantization: str, device: Device) -> str | None:
-    if device.kernels:
-        reason = _why_no_kernels(checkpoint, quantization)
-        return reason and f"its kernels cannot run this model so. {reason} Choose int8."
+    if device.kernels and quantization == AS_STORED:
+        unknown = sorted(checkpoint.block_formats - cuda.SUPPORT.blocks)
+        if unknown:
+            return (
+                f"its kernels cannot compute with {', '.join(unknown).upper()} blocks. Choose int8."
+            )
+        return None
     if compiled_step(device) is None:
         return "it needs the compiled kernels on a CPU, which are not available. Choose int8."
     architecture = described(checkpoint)

@@ -126,7 +126,8 @@ def test_blocks_of_a_gguf_file_are_refused_until_a_backend_lists_their_format(
     assert reason == "The compiled kernels cannot compute with Q9_K blocks."
     assert native.why_not(PLAIN, "int8", library, {"q9_k"}) is None  # they are widened before
     for why_not in (eager.SUPPORT.why_not, cuda.why_not):
-        assert "cannot compute with stored weights" in (why_not(PLAIN, "stored") or "")
+        assert why_not(PLAIN, "stored", {"q4_k"}) is None
+        assert "cannot compute with IQ2_S blocks" in (why_not(PLAIN, "stored", {"iq2_s"}) or "")
 
 
 def test_a_heads_layers_have_what_heads_compute() -> None:

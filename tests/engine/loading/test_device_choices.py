@@ -14,7 +14,9 @@ from engine.backends.cuda.decoder import CudaDecoder
 from engine.backends.torch.decoder import TorchDecoder
 from engine.errors import InvalidRequest
 from engine.loading.planning.choices import (
+    Backend,
     check_kv_cache,
+    choose_backend,
     choose_quantization,
     draft_quantization,
     packs,
@@ -87,8 +89,8 @@ def test_a_model_that_the_kernels_cannot_run_says_why(folder: Path) -> None:
     file.write_text(json.dumps({**json.loads(file.read_text()), "head_dim": 512}))
     found = inspect(folder)
     assert "heads have size 512" in (quantization_note("bf16", found, KERNELS) or "")
-    with pytest.raises(InvalidRequest, match="heads have size 512"):
-        choose_quantization(found, "nf4", KERNELS)
+    assert choose_quantization(found, "nf4", KERNELS) == "nf4"
+    assert choose_backend(found, "nf4", KERNELS) is Backend.TORCH
 
 
 @pytest.mark.parametrize(

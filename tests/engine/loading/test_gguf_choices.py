@@ -93,7 +93,7 @@ def test_blocks_that_a_gpu_cannot_multiply_are_rounded_there(found: Checkpoint) 
     }
     found = replace(found, tensors=tensors)
     assert choose_quantization(found, "auto", GPU) == "int8"
-    with pytest.raises(InvalidRequest, match="CUDA kernels cannot compute with IQ4_NL blocks"):
+    with pytest.raises(InvalidRequest, match="its kernels cannot compute with IQ4_NL blocks"):
         choose_quantization(found, "stored", GPU)
 
 

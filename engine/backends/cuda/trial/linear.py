@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -104,10 +104,7 @@ class LinearCase:
 
 
 def linear_cases(model: CudaDecoder) -> list[LinearCase]:
-    """Return the linear layers of the model that differ in what their launch depends on.
-
-    What has no kernel is left out.
-    """
+    """Return the linear layers of the model, as ``distinct_cases`` does."""
     adds = model.architecture.residual_scale == 1
     found = [LinearCase(model.head, torch.float32, False)]
     for layer in model.layers:
@@ -117,7 +114,12 @@ def linear_cases(model: CudaDecoder) -> list[LinearCase]:
             LinearCase(layer.gate_up, DTYPE, False),
             LinearCase(layer.down, DTYPE, adds and layer.mlp_after is None),
         ]
-    different = {(each.kernel, each.shape): each for each in reversed(found)}
+    return distinct_cases(found)
+
+
+def distinct_cases(cases: Sequence[LinearCase]) -> list[LinearCase]:
+    """Return those that differ in what their launch depends on. What has no kernel is left out."""
+    different = {(each.kernel, each.shape): each for each in reversed(cases)}
     return [
         each for each in different.values() if not isinstance(each.linear.streamed, FloatReference)
     ]

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+
+import torch
 
 from engine.backends import row_independence
 from engine.backends.cuda.decoder import CudaDecoder
 from engine.backends.cuda.trial.attention import attention_cases
 from engine.backends.cuda.trial.findings import Comparison, Finding, some, try_kernel
-from engine.backends.cuda.trial.linear import linear_cases
+from engine.backends.cuda.trial.linear import LinearCase, distinct_cases, linear_cases
 from engine.backends.cuda.trial.norm import norm_cases
 from engine.backends.cuda.trial.rounds import HostRules
+from engine.kernels.cuda.linear.bulk import BulkLinear
+from engine.kernels.cuda.linear.dispatch import DTYPE
 from engine.values import MAX_ROWS
 
 Check = Callable[[Comparison], Callable[[], object]]
@@ -47,6 +51,18 @@ def try_model(
     for index, (kernel, shape, check) in enumerate(trials):
         report(index / len(trials))
         findings.append(try_kernel(kernel, shape, model.device, check))
+    return tuple(findings)
+
+
+def try_products(
+    products: Sequence[BulkLinear], device: torch.device, report: Callable[[float], None]
+) -> tuple[Finding, ...]:
+    """Try the products of a model that torch runs; see ``try_model``."""
+    cases = distinct_cases([LinearCase(each, DTYPE, False) for each in products])
+    findings = []
+    for index, case in enumerate(cases):
+        report(index / len(cases))
+        findings.append(try_kernel(case.kernel, case.shape, device, case.check))
     return tuple(findings)
 
 
