@@ -67,7 +67,67 @@ def repair() -> None:
     builder.options = replace(builder.options, sanitize_overflow=False)
     interpreter._convert_float = _convert
     interpreter.InterpreterBuilder.create_dot = dot
+    _check_bounds(interpreter)
     np.seterr(all="ignore")
+
+
+def _check_bounds(interpreter: Any) -> None:
+    """Let a launch fail that reads or writes outside of the tensors it was given.
+
+    The interpreter takes any address: what lies beside a tensor is usually another one.
+    """
+    builder, executor = interpreter.InterpreterBuilder, interpreter.GridExecutor
+    first: np.ndarray[Any, Any] = np.zeros(0, np.uint64)  # of each tensor, ascending
+    last = first
+
+    def bytes_of(tensor: Any) -> tuple[int, int]:
+        steps = (
+            (size - 1) * step for size, step in zip(tensor.shape, tensor.stride(), strict=True)
+        )
+        count = 1 + sum(steps) if tensor.numel() else 0
+        return tensor.data_ptr(), tensor.data_ptr() + count * tensor.element_size()
+
+    def arguments(self: Any, args: Any, named: Any) -> Any:
+        nonlocal first, last
+        found = make_arguments(self, args, named)
+        tensors = [each for each in (*found[0], *found[1].values()) if hasattr(each, "data_ptr")]
+        spans = sorted(bytes_of(each) for each in tensors if each.numel())
+        first = np.array([begin for begin, _ in spans], np.uint64)
+        # One tensor may be a part of another.
+        last = np.maximum.accumulate(np.array([end for _, end in spans], np.uint64))
+        return found
+
+    def check(pointers: Any, mask: Any) -> None:
+        size = max(pointers.get_element_ty().primitive_bitwidth // 8, 1)
+        used = pointers.data[np.broadcast_to(mask.data, pointers.data.shape).astype(bool)]
+        if not used.size:
+            return
+        place = np.searchsorted(first, used, "right") - 1
+        inside = (place >= 0) & (used + np.uint64(size) <= last[np.maximum(place, 0)])
+        if not inside.all():
+            raise IndexError(
+                f"{(~inside).sum()} of {used.size} addresses are outside of all tensors"
+            )
+
+    def load(self: Any, pointers: Any, mask: Any, *rest: Any) -> Any:
+        check(pointers, mask)
+        return make_load(self, pointers, mask, *rest)
+
+    def store(self: Any, pointers: Any, value: Any, mask: Any, *rest: Any) -> Any:
+        check(pointers, mask)
+        return make_store(self, pointers, value, mask, *rest)
+
+    def atomic(self: Any, operation: Any, pointers: Any, value: Any, mask: Any, *rest: Any) -> Any:
+        check(pointers, mask)
+        return make_atomic(self, operation, pointers, value, mask, *rest)
+
+    if getattr(executor._init_args_hst, "checks", False):
+        return
+    arguments.checks = True  # type: ignore[attr-defined]
+    make_arguments, executor._init_args_hst = executor._init_args_hst, arguments
+    make_load, builder.create_masked_load = builder.create_masked_load, load
+    make_store, builder.create_masked_store = builder.create_masked_store, store
+    make_atomic, builder.create_atomic_rmw = builder.create_atomic_rmw, atomic
 
 
 def product_in_order(a: Any, b: Any, dtype: Any) -> Any:

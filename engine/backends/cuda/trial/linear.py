@@ -20,8 +20,8 @@ from engine.values import MAX_ROWS
 
 _VANISHING = 32
 """First outputs, which the trial's rows nearly cancel."""
-_PART = 2048
-"""Outputs of a weight that are dequantised at once: some tens of megabytes."""
+_PART = 1024
+"""Outputs of a weight that are dequantised at once: some hundred megabytes, where caches will be."""
 _BULK_ERROR = (2**-6, 2**-6)
 """Of many rows, sums are rounded before bias, gate and residual; see ``Comparison.near``."""
 
