@@ -60,8 +60,8 @@ def choose_tiling(heads: int, kv_heads: int, head_dim: int) -> Tiling:
         32 if wide else 64,
         most_parts=kv_parts(kv_heads),
         warps=warps,
-        # Left alone, it spills a few bytes to take only 128 (9.0, 12.0).
-        registers=192 if wide and warps == 4 else None,
+        # Left alone, it spills a few bytes to take only 128 or 168 (9.0, 12.0).
+        registers=(192 if wide else 208) if head_dim > 64 and warps == 4 else None,
     )
 
 

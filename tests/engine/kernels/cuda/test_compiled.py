@@ -156,6 +156,7 @@ EVERYWHERE: dict[str, Launch] = {
     "nf4 linear": partial(linear, "nf4", 4096, True),
     "Qwen2.5 7B": partial(layer, 28, 4, 128, torch.bfloat16, None),  # most lanes
     "Gemma 2 9B": partial(layer, 16, 8, 256, torch.bfloat16, 50.0),  # widest
+    "Llama 3.1 8B": partial(layer, 32, 8, 128, torch.bfloat16, None),
     "clock": stamps,
     "norm": norms,
     "nf4 dequantised": dequantising,
@@ -172,7 +173,6 @@ ONCE: dict[str, Launch] = {
     "bf16 head": partial(linear, "bf16", 128256, False, True),
     "int8 head": partial(linear, "int8", 128256, False, True),
     "nf4 head": partial(linear, "nf4", 128256, False, True),
-    "Llama 3.1 8B": partial(layer, 32, 8, 128, torch.bfloat16, None),
     "Qwen2.5 0.5B": partial(layer, 14, 2, 64, torch.bfloat16, None),
     "Gemma 2 9B, fp8": partial(layer, 16, 8, 256, FP8, 50.0),
     "greedy verification": partial(verification, Rule.GREEDY, False),
