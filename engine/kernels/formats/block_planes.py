@@ -245,8 +245,9 @@ def _q6_k(blocks: Tensor) -> tuple[Tensor, ...]:
 def _mxfp4(blocks: Tensor) -> tuple[Tensor, ...]:
     """Codes are twice the numbers, around 16, so that they are linear; the scale is half as large."""
     numbers = torch.tensor(_FP4, dtype=torch.uint8, device=blocks.device)
-    exponents = blocks[:, :1].float() - 128
-    return numbers[_halves(blocks[:, 1:]).int()], torch.exp2(exponents)
+    exponents = blocks[:, :1].int()  # 2^(e - 128) by its bits: a GPU's exp2 may be off by one
+    bits = torch.where(exponents < 2, 0x200000 << exponents, (exponents - 1) << 23)
+    return numbers[_halves(blocks[:, 1:]).int()], bits.int().view(torch.float32)
 
 
 _FP4 = [16, 17, 18, 19, 20, 22, 24, 28, 16, 15, 14, 13, 12, 10, 8, 4]
