@@ -14,7 +14,7 @@ from torch import Tensor
 from engine.backends.cuda import layers
 from engine.backends.cuda.heads import HeadOperations
 from engine.backends.cuda.layers import CudaLayer
-from engine.backends.cuda.passes import Parts, Passes
+from engine.backends.cuda.passes import GraphCache, Parts
 from engine.backends.cuda.prompts import attend_prompt, is_plain
 from engine.backends.cuda.state import DeviceState, Step
 from engine.backends.cuda.trial.verdicts import Verdict, kernel_errors
@@ -103,7 +103,7 @@ class CudaDecoder(LayerDecoder[DeviceState, Step]):
             for index, spec in enumerate(architecture.layers)
         ]
         self.verdict: Verdict | None = None  # of the kernels' trial, if there was one
-        self._passes = Passes(self.device)
+        self._graphs = GraphCache(self.device)
         self._workspaces: dict[tuple[int, ...], Workspace] = {}
         self._temperatures = {
             each.temperature: temperatures(each.temperature, info.context).to(self.device)
@@ -164,7 +164,7 @@ class CudaDecoder(LayerDecoder[DeviceState, Step]):
 
         assert isinstance(state, DeviceState)
         if not captures:
-            self._passes.captures = False
+            self._graphs.captures = False
         return Runner(DeviceRound(self, state, drafter), captures, self.verdict)
 
     def round_drafter(self, state: SequenceState) -> RoundDrafter:
@@ -199,7 +199,7 @@ class CudaDecoder(LayerDecoder[DeviceState, Step]):
             states.append(entry.state)
         with device_errors(self.device), kernel_errors(self.verdict):
             tokens = [entry.tokens for entry in entries]
-            found = self._passes.run(self._pass, tokens, states)
+            found = self._graphs.run(self._pass, tokens, states)
             for entry in entries:
                 entry.state.append(len(entry.tokens), final=entry.final)
         pairs = zip(entries, found, strict=True)

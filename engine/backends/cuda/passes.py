@@ -34,7 +34,7 @@ class _Captured:
     logits: Tensor
 
 
-class Passes:
+class GraphCache:
     """Computes passes, as graphs once their set of states and rows has come often enough."""
 
     def __init__(self, device: torch.device) -> None:
