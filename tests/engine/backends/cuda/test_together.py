@@ -141,7 +141,7 @@ def replays(together: Session, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(passes, "capture", captured)
     monkeypatch.setattr(passes, "_WORTH", 2)
     monkeypatch.setattr(passes, "PASS_GRAPHS", 2)
-    monkeypatch.setattr(model._passes, "captures", True)
+    monkeypatch.setattr(model._graphs, "captures", True)
     return found
 
 
