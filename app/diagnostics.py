@@ -45,9 +45,16 @@ def report(
         ("Pair", _pair(loaded, chosen)),
         ("Folders", [(name, str(path)) for name, path in folders.items()]),
     ]
-    lines = [line for heading, rows in sections for line in _section(heading, rows)]
+    lines = [
+        line
+        for heading, rows in sections
+        for line in ("", heading, *(f"  {name}: {value}" for name, value in rows))
+    ]
     lines += ["", "Last warnings and errors", *(map(str, complaints) if complaints else ["none"])]
-    return _without("\n".join(lines), secrets)
+    text = "\n".join(lines)
+    for secret in filter(None, secrets):
+        text = text.replace(secret, HIDDEN)
+    return shortened(text).strip() + "\n"
 
 
 def gpu_trials() -> str:
@@ -104,10 +111,6 @@ def thread_limits() -> tuple[int, int]:
 def cache_folder() -> Path:
     """Return the folder of the compiled step and of a downloaded compiler."""
     return compilers.cache_folder()
-
-
-def _section(heading: str, rows: list[tuple[str, str]]) -> list[str]:
-    return ["", heading, *(f"  {name}: {value}" for name, value in rows)]
 
 
 def versions() -> list[tuple[str, str]]:
@@ -184,12 +187,6 @@ def _pair(loaded: Loaded | None, chosen: Iterable[tuple[str, str]]) -> list[tupl
         ("drafts by", f"{loaded.capabilities.preferred}; has {', '.join(loaded.capabilities.names)}"),
     ]  # fmt: skip
     return [*rows, *(("note", note) for note in loaded.notes), *chosen]
-
-
-def _without(text: str, secrets: Iterable[str | None]) -> str:
-    for secret in filter(None, secrets):
-        text = text.replace(secret, HIDDEN)
-    return shortened(text).strip() + "\n"
 
 
 def shortened(text: str) -> str:

@@ -83,14 +83,11 @@ def forget(data_dir: Path, spec: ModelSpec) -> None:
     except OSError as error:
         raise DiskError.at(file.parent, error) from error
     address = Address.parse(spec.address)
-    if all(_root(other) != address.root for other in open_inventory(data_dir).catalog.servers):
+    others = (Address.parse(each.address) for each in open_inventory(data_dir).catalog.servers)
+    if all(other.root != address.root for other in others):
         server_key(address).delete()
 
 
 def _address_of(data_dir: Path, identity: str) -> Address | None:
     found = (each for each in open_inventory(data_dir).catalog.servers if each.id == identity)
     return next((Address.parse(each.address) for each in found), None)
-
-
-def _root(spec: ModelSpec) -> str:
-    return Address.parse(spec.address).root

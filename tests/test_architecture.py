@@ -121,7 +121,7 @@ BEHIND_THE_DOOR = {
     "app.deploy.estimate.counting": (
         "engine.models",
     ),  # counts weights by the engine's descriptions
-    "app.deploy.drafters": ("engine.models.sizes",),
+    "app.deploy.estimate.network": ("engine.models.sizes",),
     # Tells a frontend how to tokenize, from the files that the engine does it by.
     "app.worker.model_card": (
         "engine.models.checkpoints.checkpoint",

@@ -249,51 +249,48 @@ def _check_here(request: LoadRequest, inventory: Inventory) -> None:
         )
 
 
-@contextlib.contextmanager
 def open_for_command(
     request: LoadRequest, data_dir: Path, *proposers: str | None
-) -> Iterator[SwitchingEngine]:
+) -> contextlib.AbstractContextManager[SwitchingEngine]:
     """Load a pair, here or on a server, and yield its engine; close it at the end.
 
     Raises InvalidRequest before anything is loaded if one of ``proposers`` needs more than the pair
     has.
     """
-    from app.inventory import open_inventory
     from engine.switching import SwitchingEngine
 
-    inventory = open_inventory(data_dir)
-    with _opened(SwitchingEngine, request, inventory, data_dir, proposers) as engine:
-        yield engine
+    return _opened(SwitchingEngine, request, data_dir, proposers)
 
 
-@contextlib.contextmanager
 def open_here(
     request: LoadRequest, data_dir: Path, *proposers: str | None, log: bool = False
-) -> Iterator[LocalEngine]:
+) -> contextlib.AbstractContextManager[LocalEngine]:
     """Do the same on this machine, for what the interface of ``Engine`` does not measure. Raises
     InvalidRequest for a server too. ``log``: see ``Status``."""
-    from app.inventory import open_inventory
     from engine.local.engine import LocalEngine
 
-    inventory = open_inventory(data_dir)
-    _check_here(request, inventory)
-    with _opened(LocalEngine, request, inventory, data_dir, proposers, log) as engine:
-        yield engine
+    return _opened(LocalEngine, request, data_dir, proposers, here=True, log=log)
 
 
 @contextlib.contextmanager
 def _opened(
     kind: Callable[..., E],
     request: LoadRequest,
-    inventory: Inventory,
     data_dir: Path,
     proposers: Sequence[str | None],
+    *,
+    here: bool = False,
     log: bool = False,
 ) -> Iterator[E]:
     from app import paths
+    from app.inventory import open_inventory
 
+    inventory = open_inventory(data_dir)
+    if here:
+        _check_here(request, inventory)
     request = with_default_draft(request, data_dir, *proposers)
-    check_needs(proposers, inventory.named(request))
+    pairing = inventory.named(request)
+    check_needs(proposers, pairing)
     engine = kind(
         lambda: inventory.catalog,
         models=inventory.models,
@@ -301,19 +298,16 @@ def _opened(
         measured=paths.measured(data_dir),
     )
     with contextlib.closing(engine):
-        _load(engine, request, inventory, Status(log=log))
+        with Status(log=log) as status:
+            if not pairing.target.address:
+                compile_before(request, status)
+            status.say(
+                f"{'Connecting to' if pairing.target.address else 'Loading'} {request.text} ..."
+            )
+            loaded = engine.load(request, status)
+        for note in loaded.notes:
+            print(f"Note: {note}", file=sys.stderr)
         yield engine
-
-
-def _load(engine: Engine, request: LoadRequest, inventory: Inventory, status: Status) -> None:
-    elsewhere = bool(inventory.named(request).target.address)
-    with status:
-        if not elsewhere:
-            compile_before(request, status)
-        status.say(f"{'Connecting to' if elsewhere else 'Loading'} {request.text} ...")
-        loaded = engine.load(request, status)
-    for note in loaded.notes:
-        print(f"Note: {note}", file=sys.stderr)
 
 
 def compile_before(request: LoadRequest, status: Status) -> None:

@@ -69,9 +69,8 @@ def plan(
 ) -> None:
     """Plan a GPU deployment on vLLM, SGLang, TensorRT-LLM or Dynamo; starts nothing."""
     from app.cli.text.plan import loads_text, plan_text
-    from app.deploy.launch_plan import PlanOptions, check_folder, plan_for, write_folder
+    from app.deploy.launch_plan import PlanOptions, check_folder, facts, plan_for, write_folder
     from app.deploy.render import render
-    from app.deploy.report import facts
 
     if out is not None:
         check_folder(out)

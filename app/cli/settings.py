@@ -133,7 +133,9 @@ def compiler(
 
 def _ensure_compiler() -> None:
     """Compile the step, with a downloaded compiler if there is no other. Raises BuildError."""
+    from engine.files import size_on_disk
     from engine.machine import compilers
+    from engine.values.units import format_bytes
 
     try:
         _compile(compilers.found())
@@ -152,7 +154,9 @@ def _ensure_compiler() -> None:
         "after updates."
     )
     _compile([fetched])
-    print(f"The compiler takes {_size(folder)}. To remove it, delete that folder.")
+    print(
+        f"The compiler takes {format_bytes(size_on_disk(folder))}. To remove it, delete that folder."
+    )
 
 
 def _compile(candidates: Sequence[Compiler]) -> None:
@@ -168,12 +172,6 @@ def _compile(candidates: Sequence[Compiler]) -> None:
         if build.load(path) is None:
             raise compilers.BuildError(f"{path} was built, but cannot be loaded on this system.")
     print(f"The compiled kernels were ready in {time.monotonic() - start:.0f} s.")
-
-
-def _size(folder: Path) -> str:
-    from engine.values.units import format_bytes
-
-    return format_bytes(sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()))
 
 
 def _test_gpu(request: LoadRequest, data: Path, *, again: bool) -> None:

@@ -8,21 +8,19 @@ error says what would.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property
 from itertools import islice
 
-from app.deploy import known, support
-from app.deploy.drafters import Drafter, drafter_for
+from app.deploy import support
 from app.deploy.estimate.memory import Layout, Memory, layouts, memory_of
-from app.deploy.estimate.network import GpuGroup, Network, of_model
+from app.deploy.estimate.network import Drafter, GpuGroup, Network, drafter_for, of_model
 from app.deploy.estimate.speed import Setup, estimate, schedule
 from app.deploy.gpus import AUTO, AWQ, BF16, FORMATS, FP8, KINDS, KV_WIDTHS, MOST, NVFP4, Gpus
 from app.deploy.methods import CAN, ENGINE_TABLE, NONE, SGLANG, VLLM, Needs, acceptance_of
-from app.deploy.model import ModelFacts
-from app.deploy.request import Plan, PlanRequest
-from app.deploy.targets import Service, service, with_bursts
+from app.deploy.model import ModelFacts, entry_of, known_models
+from app.deploy.request import Plan, PlanRequest, Service, service, with_bursts
 from engine.errors import ForetokenError, InvalidRequest, OutOfMemory
 from engine.values.memory import largest
 from engine.values.units import counted
@@ -55,7 +53,7 @@ def make_plan(request: PlanRequest) -> Plan:
             memory = parts.memory(layout, most * layout.replicas)
     else:
         within = [choice for choice in fitting if choice[0].tensor <= request.gpus.kind.reach]
-        layout, memory = min(within or fitting, key=parts.rank(within or fitting))
+        layout, memory = parts.best(within or fitting)
     setup = parts.setup(layout)
     return Plan(
         request,
@@ -118,7 +116,7 @@ def checkpoint_of(request: PlanRequest) -> tuple[ModelFacts, bool]:
     target, wanted = request.target, request.quantization
     if wanted in (AUTO, target.format):
         return target, False
-    entry = known.entry_of(target)
+    entry = entry_of(target)
     checkpoint = entry.in_format(wanted) if entry else None
     if checkpoint is not None:
         return checkpoint, False
@@ -138,13 +136,13 @@ def draft_of(request: PlanRequest, target: ModelFacts) -> tuple[str | None, Mode
         return assistant, None
     if needs not in (Needs.MODEL, Needs.HEAD):
         return None, None
-    if request.draft is not None and request.draft not in known.known_models():
+    if request.draft is not None and request.draft not in known_models():
         if needs is Needs.HEAD:
             support.check_head(request, request.draft)
         elif request.draft_model is None:
             raise InvalidRequest("draft", f"The sizes of the draft {request.draft} are unknown.")
         return request.draft, request.draft_model if needs is Needs.MODEL else None
-    entry = known.entry_of(request.target)
+    entry = entry_of(request.target)
     name = request.draft or (entry.drafters.get(method) if entry else None)
     if name is None:
         others = [each for each in entry.drafters if each in CAN[request.computes]] if entry else []
@@ -157,7 +155,7 @@ def draft_of(request: PlanRequest, target: ModelFacts) -> tuple[str | None, Mode
     if needs is Needs.HEAD:
         support.check_head(request, name)
         return name, None
-    model = known.known_models()[name]
+    model = known_models()[name]
     draft = model.in_format(target.format) or model.facts
     return draft.name, draft
 
@@ -226,19 +224,16 @@ class _Parts:
             ENGINE_TABLE[self.request.computes].first_token,
         )
 
-    def rank(
-        self, fitting: list[tuple[Layout, Memory]]
-    ) -> Callable[[tuple[Layout, Memory]], tuple[bool, int, int, float]]:
-        """Return the sort key of layouts: nearly the fastest, then small copies, then few stages."""
+    def best(self, fitting: list[tuple[Layout, Memory]]) -> tuple[Layout, Memory]:
+        """Return the best layout: nearly the fastest, then small copies, then few stages."""
         speeds = {layout: self.speed(layout) for layout, _ in fitting}
         enough = max(speeds.values()) / ALIKE
 
         def key(choice: tuple[Layout, Memory]) -> tuple[bool, int, int, float]:
-            layout = choice[0]
-            speed = speeds[layout]
+            layout, speed = choice[0], speeds[choice[0]]
             return (speed < enough, layout.copy, layout.pipeline, -speed)
 
-        return key
+        return min(fitting, key=key)
 
     def speed(self, layout: Layout) -> float:
         """Return tokens/s of all users."""

@@ -11,10 +11,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from app.deploy import known
 from app.deploy.gpus import AUTO, FORMATS, TURING, has_units, runs
 from app.deploy.methods import CAN, DYNAMO, METHODS, NAMES, NONE, REFUSED, TRTLLM, VLLM, Needs
-from app.deploy.model import STAND_IN
+from app.deploy.model import STAND_IN, entry_of, methods_of, published_heads
 from app.deploy.request import Plan, PlanRequest
 from app.deploy.tables import table
 from engine.errors import InvalidRequest
@@ -97,7 +96,7 @@ def assistant_of(request: PlanRequest) -> str | None:
     """Return the model that holds the target's MTP layers: Gemma 4 has them beside it."""
     if request.draft is not None:
         return request.draft
-    entry = known.entry_of(request.target)
+    entry = entry_of(request.target)
     return entry.drafters.get("assistant") if entry else None
 
 
@@ -114,7 +113,7 @@ def check_head(request: PlanRequest, name: str) -> None:
             f"{name} is in the format of the library speculators, which vLLM reads. {NAMES[engine]} has "
             "no reader of it that we know of. Take vLLM, another head or another method.",
         )
-    heads = known.heads().get(lower, ())
+    heads = published_heads().get(lower, ())
     if not heads:
         return
     if request.method not in {method for method, _ in heads}:
@@ -122,7 +121,7 @@ def check_head(request: PlanRequest, name: str) -> None:
             "draft", f"{name} is a head for the method {heads[0][0]}. Choose that."
         )
     targets = [target for _, target in heads]
-    if known.entry_of(request.target) and request.target.id not in targets:
+    if entry_of(request.target) and request.target.id not in targets:
         raise InvalidRequest(
             "draft",
             f"{name} was trained for {targets[0]}, not for {request.target.id}. Leave it out.",
@@ -301,11 +300,11 @@ def _about_names(plan: Plan) -> list[str]:
     names = [name for name in (plan.target.name, draft) if name]
     gated = [name for name in names if name.startswith(GATED)]
     head = draft is not None and plan.method.needs is Needs.HEAD
-    entry = known.entry_of(plan.target)
+    entry = entry_of(plan.target)
     others = [
         name
         for name in (entry.speculators if entry and head else ())
-        if reads(engine, name) and method in known.methods_of(name) and name != draft
+        if reads(engine, name) and method in methods_of(name) and name != draft
     ]
     return [
         *_said(
@@ -317,7 +316,7 @@ def _about_names(plan: Plan) -> list[str]:
             bool(others)
             and f"Other heads published for it, to name as the draft: {', '.join(others)}.",
             head
-            and (draft or "").casefold() not in known.heads()
+            and (draft or "").casefold() not in published_heads()
             and f"{draft} is not in the table of published heads: that it is one of {method} for "
             f"{plan.target.id} was not checked.",
             draft is not None

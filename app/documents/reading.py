@@ -47,8 +47,11 @@ def read_file(path: Path, name: str, *, source: str = "", content_type: str = ""
         raise InvalidRequest("files", f"{name} is not a file.")
     if about.st_size > LARGEST:
         raise InvalidRequest("files", f"{name} is larger than {LARGEST >> 20} MB.")
+    with path.open("rb") as file:
+        start = file.read(_START)
+    # A PDF, or an archive, as the files of Word are.
+    workers = _DOCUMENTS if is_pdf(start) or start.startswith(b"PK") else _TEXTS
     try:
-        workers = _DOCUMENTS if _is_document(path) else _TEXTS
         found = workers.call({"path": str(path.absolute()), "name": name, "type": content_type})
     except LimitExceeded as limit:
         raise InvalidRequest(
@@ -58,13 +61,6 @@ def read_file(path: Path, name: str, *, source: str = "", content_type: str = ""
         why = str(error) if error.kind == "Unreadable" else "is damaged and cannot be read."
         raise InvalidRequest("files", f"{name} {why}") from error
     return _read(found, name, source)
-
-
-def _is_document(path: Path) -> bool:
-    """Return whether a file is a PDF or an archive, as the files of Word are."""
-    with path.open("rb") as file:
-        start = file.read(_START)
-    return is_pdf(start) or start.startswith(b"PK")
 
 
 def is_pdf(content: bytes) -> bool:

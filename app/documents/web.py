@@ -172,7 +172,8 @@ def _get(url: SplitResult, deadline: float, may_be_private: bool) -> _Answer:
     # http.client raises ValueError for some malformed answers, as for a chunk of negative size.
     except (OSError, ValueError, http.client.HTTPException) as error:
         late = time.monotonic() >= deadline or isinstance(error, TimeoutError)
-        why = "it takes too long" if late else f"the connection failed ({_named(error)})"
+        named = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        why = "it takes too long" if late else f"the connection failed ({named})"
         raise _failed(url, why) from None
 
 
@@ -183,10 +184,6 @@ _HEADERS = {
     "Accept-Language": "en, *;q=0.5",
     "Connection": "close",
 }
-
-
-def _named(error: Exception) -> str:
-    return getattr(error, "strerror", None) or str(error) or type(error).__name__
 
 
 def _connected(url: SplitResult, numbers: list[str], deadline: float) -> http.client.HTTPConnection:
@@ -263,16 +260,13 @@ def _body(url: SplitResult, reply: http.client.HTTPResponse) -> bytes:
 def _read(url: SplitResult, answer: _Answer) -> ReadDocument:
     address = urlunsplit(url)
     if answer.status >= 400 or answer.status < 200:
-        raise _failed(url, f"the server answered {answer.status} {_reason(answer.status)}".strip())
+        reason = http.client.responses.get(answer.status, "")
+        raise _failed(url, f"the server answered {answer.status} {reason}".strip())
     with tempfile.TemporaryDirectory(prefix="foretoken-") as folder:
         path = Path(folder) / "page"
         path.write_bytes(answer.body)
         content_type = answer.content_type or "text/html"
         return read_file(path, address, source=address, content_type=content_type)
-
-
-def _reason(status: int) -> str:
-    return http.client.responses.get(status, "")
 
 
 def _failed(url: SplitResult, why: str) -> InvalidRequest:

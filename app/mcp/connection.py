@@ -163,7 +163,8 @@ class Connection:
                 self._tell(Phase.STOPPED)
             else:
                 self.failed_at = time.monotonic()
-                self._tell(Phase.FAILED, self._reason())
+                said = f" It said: {words}" if (words := self._ending.last_words) else ""
+                self._tell(Phase.FAILED, f"{self._ending.why}{said}")
             self._settled.set()
 
     async def _connected(self) -> None:
@@ -192,10 +193,6 @@ class Connection:
                 await _first(self._closing, self._ending.happened)
         if self._scope.cancelled_caught:
             self._ending.end("It did not answer in time.")
-
-    def _reason(self) -> str:
-        said = self._ending.last_words
-        return f"{self._ending.why} It said: {said}" if said else self._ending.why
 
     def _tell(self, phase: Phase, why: str = "") -> None:
         self.phase, self.why = phase, why

@@ -12,10 +12,10 @@ import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from app.mcp import limits
-from app.mcp.config import ServerConfig
+from app.mcp.config import GivenServers, McpFile, ServerConfig
 from app.mcp.tools import CallResult, OfferedTool, ServerTool, offered
 
 if TYPE_CHECKING:
@@ -24,16 +24,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 CLOSING_S = 4.0
 """Seconds that the app's end waits for servers to stop."""
-
-
-class Configured(Protocol):
-    """Where the servers are written down: the data folder's file, or one given to a command."""
-
-    @property
-    def rounds(self) -> int:
-        """How many replies of a turn may call tools before the user is asked to continue."""
-
-    def servers(self) -> tuple[ServerConfig, ...]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +40,9 @@ class ServerState:
 class McpServers:
     """All servers. Thread-safe."""
 
-    def __init__(self, file: Configured, on_change: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self, file: McpFile | GivenServers, on_change: Callable[[], None] = lambda: None
+    ) -> None:
         """``on_change`` is called from the loop's thread whenever a server changes its phase."""
         self.file = file
         self.on_change = on_change
@@ -139,7 +131,11 @@ class McpServers:
             loop, thread, self._closed = self._loop, self._thread, True
         if loop is None or thread is None:
             return
-        ending = asyncio.run_coroutine_threadsafe(self._end(), loop)
+
+        async def end() -> None:
+            await asyncio.gather(*(each.close() for each in self._connections.values()))
+
+        ending = asyncio.run_coroutine_threadsafe(end(), loop)
         with contextlib.suppress(TimeoutError):
             ending.result(CLOSING_S)
         loop.call_soon_threadsafe(loop.stop)
@@ -199,9 +195,6 @@ class McpServers:
         found = self._connections.pop(name, None)
         if found is not None:
             await found.close()
-
-    async def _end(self) -> None:
-        await asyncio.gather(*(each.close() for each in self._connections.values()))
 
 
 def _serve(loop: asyncio.AbstractEventLoop) -> None:

@@ -100,17 +100,14 @@ class _Reader:
             raise _Unusable(f"It sent a message of {error}.") from None
         except ValidationError as error:  # some servers write a greeting there
             if _MARK in line:  # whoever waits for this message would wait until the end of its time
-                raise _Unusable(f"It sent an invalid message: {_first_error(error)}.") from None
+                wrong = error.errors(include_url=False, include_input=False, include_context=False)
+                why = str(wrong[0]["msg"])[:200]
+                raise _Unusable(f"It sent an invalid message: {why}.") from None
             self._garbage += 1
             if self._garbage > limits.MOST_GARBAGE:
                 shown = line[:80].decode("utf-8", "replace")
                 raise _Unusable(f"It prints text instead of messages: {shown!r}") from None
             return []
-
-
-def _first_error(error: ValidationError) -> str:
-    wrong = error.errors(include_url=False, include_input=False, include_context=False)
-    return str(wrong[0]["msg"])[:200]
 
 
 @contextlib.asynccontextmanager

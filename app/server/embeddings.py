@@ -11,9 +11,10 @@ import asyncio
 import base64
 import math
 import secrets
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from time import perf_counter_ns
 from typing import Annotated, Any, Literal
 
@@ -24,13 +25,12 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
 from app.server.errors import ApiError, queue_full
-from app.server.fields.schemas import checked, prompts
+from app.server.fields.schemas import checked, prompts, read
 from app.server.fields.structured import Body
 from app.server.monitoring.counter import MAX_WAITING
 from app.server.ollama.schemas import untagged
 from app.server.requests import Service
-from app.server.transport.reading import read
-from app.server.transport.sending import send_whole
+from app.server.sending import send_whole
 from engine.api import Engine, Loaded, Tokenizer
 from engine.errors import ContextExceeded, InvalidRequest
 from engine.values import CHARACTERS_PER_TOKEN
@@ -91,17 +91,18 @@ class OllamaEmbeddingsBody(Body):
 
 
 Json = dict[str, Any]
+Embedded = tuple[Loaded, list[list[float]], int]
 
 
 def add_routes(router: APIRouter, service: Service) -> None:
     """Add the routes of this API."""
     queue = TextQueue()
-    vectors = Vectors(service, queue)
+    vectors = partial(_vectors_of, service, queue)
 
     @router.post("/v1/embeddings")
     async def embeddings(http: HttpRequest) -> Response:
         body = await read(http, EmbeddingsBody, {})
-        return await _send(http, _embedded(vectors, body))
+        return await send_whole(http, _embedded(vectors, body))
 
     @router.post("/v1/rerank")
     @router.post("/v1/reranking")
@@ -109,31 +110,26 @@ def add_routes(router: APIRouter, service: Service) -> None:
     @router.post("/reranking")
     async def rerank(http: HttpRequest) -> Response:
         body = await read(http, RerankBody, {})
-        return await _send(http, _ranked(service, queue, body))
+        return await send_whole(http, _ranked(service, queue, body))
 
     @router.post("/api/embed")
     async def ollama_embed(http: HttpRequest) -> Response:
         body = await read(http, OllamaEmbedBody, {})
-        return await _send(http, _embedded_for_ollama(vectors, body))
+        return await send_whole(http, _embedded_for_ollama(vectors, body))
 
     @router.post("/api/embeddings")
     async def ollama_embeddings(http: HttpRequest) -> Response:
         body = await read(http, OllamaEmbeddingsBody, {})
 
         async def work() -> Json:
-            _, (vector,), _ = await vectors.of(untagged(body.model), [body.prompt], truncate=True)
+            _, (vector,), _ = await vectors(untagged(body.model), [body.prompt], truncate=True)
             return {"embedding": vector}
 
-        return await _send(http, work())
+        return await send_whole(http, work())
 
 
-async def _send(http: HttpRequest, work: Any) -> Response:
-    """Send the result of ``work``, which ends if the client leaves."""
-    return await send_whole(http, work, lambda: None)
-
-
-async def _embedded(vectors: Vectors, body: EmbeddingsBody) -> Json:
-    loaded, found, tokens = await vectors.of(body.model, body.input, dimensions=body.dimensions)
+async def _embedded(vectors: Callable[..., Awaitable[Embedded]], body: EmbeddingsBody) -> Json:
+    loaded, found, tokens = await vectors(body.model, body.input, dimensions=body.dimensions)
     packed = body.encoding_format == "base64"
     data = [
         {"object": "embedding", "index": at, "embedding": _packed(one) if packed else one}
@@ -148,13 +144,15 @@ def _packed(vector: list[float]) -> str:
     return base64.b64encode(array.array("f", vector).tobytes()).decode("ascii")
 
 
-async def _embedded_for_ollama(vectors: Vectors, body: OllamaEmbedBody) -> Json:
+async def _embedded_for_ollama(
+    vectors: Callable[..., Awaitable[Embedded]], body: OllamaEmbedBody
+) -> Json:
     began = perf_counter_ns()
     if body.input in (None, "", []):  # Ollama loads the model
-        loaded, found, tokens = await vectors.of(untagged(body.model), [])
+        loaded, found, tokens = await vectors(untagged(body.model), [])
     else:
         inputs = checked(EmbeddingsBody, {"input": body.input}).input
-        loaded, found, tokens = await vectors.of(
+        loaded, found, tokens = await vectors(
             untagged(body.model),
             inputs,
             dimensions=body.dimensions,
@@ -210,36 +208,31 @@ class TextQueue:
             self._waiting -= 1
 
 
-class Vectors:
-    """The embeddings of one server's model."""
+async def _vectors_of(
+    service: Service,
+    queue: TextQueue,
+    model: str | None,
+    inputs: Sequence[str | list[int]],
+    *,
+    dimensions: int | None = None,
+    truncate: bool = False,
+) -> Embedded:
+    """Return the model, a vector for each input, and how many tokens all of them have.
 
-    def __init__(self, service: Service, queue: TextQueue) -> None:
-        self._service, self._queue = service, queue
-
-    async def of(
-        self,
-        model: str | None,
-        inputs: Sequence[str | list[int]],
-        *,
-        dimensions: int | None = None,
-        truncate: bool = False,
-    ) -> tuple[Loaded, list[list[float]], int]:
-        """Return the model, a vector for each input, and how many tokens all of them have.
-
-        ``truncate``: cut what the context does not hold. Raises ApiError and the engine's errors.
-        """
-        vectors, count = [], 0
-        async with self._queue.turn(), self._service.tokenizing(model) as (loaded, tokenizer):
-            engine, length = self._service.counter.engine.of(loaded), loaded.context
-            for one in inputs:
-                try:
-                    tokens = await to_thread.run_sync(_tokens, one, tokenizer, length, truncate)
-                    vectors.append(await to_thread.run_sync(_vector, engine, tokens, dimensions))
-                except ContextExceeded as error:
-                    error.field = "input"
-                    raise
-                count += len(tokens)
-        return loaded, vectors, count
+    ``truncate``: cut what the context does not hold. Raises ApiError and the engine's errors.
+    """
+    vectors, count = [], 0
+    async with queue.turn(), service.tokenizing(model) as (loaded, tokenizer):
+        engine, length = service.counter.engine.of(loaded), loaded.context
+        for one in inputs:
+            try:
+                tokens = await to_thread.run_sync(_tokens, one, tokenizer, length, truncate)
+                vectors.append(await to_thread.run_sync(_vector, engine, tokens, dimensions))
+            except ContextExceeded as error:
+                error.field = "input"
+                raise
+            count += len(tokens)
+    return loaded, vectors, count
 
 
 def _tokens(

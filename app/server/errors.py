@@ -18,7 +18,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Match
 from starlette.types import Receive, Scope, Send
 
-from app.server.transport.sending import CLIENT_LEFT, JsonReply, data
+from app.server.sending import CLIENT_LEFT, JsonReply, data
 from app.web.error_forms import Form, error_body, form_of
 from app.web.request_log import current
 from engine.errors import ContextExceeded, ForetokenError, InvalidRequest, NotLoaded, TooBusy

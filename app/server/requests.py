@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar
@@ -142,7 +142,7 @@ def common_fields(body: GenerationBody, pair: Drafting, top_logprobs: int | None
     likely = body.prediction and body.prediction.content
     predicted = text_of(likely, "prediction.content") if likely else ""
     return {
-        "sampling": _sampling(body),
+        "sampling": sampling_from(dict(body)),
         "speculation": _speculation(body, pair, bool(predicted)),
         "predicted": predicted,
         "logit_bias": _logit_bias(body),
@@ -155,8 +155,9 @@ def common_fields(body: GenerationBody, pair: Drafting, top_logprobs: int | None
     }
 
 
-def _sampling(body: GenerationBody) -> Sampling:
-    values = {each.name: getattr(body, each.name) for each in fields(Sampling)}
+def sampling_from(given: Mapping[str, Any]) -> Sampling:
+    """Return the sampling of a body's fields, of which null and absent ones have the engine's default."""
+    values = {each.name: given.get(each.name) for each in fields(Sampling)}
     for name, neutral in (("top_k", 0), ("seed", None)):
         if values[name] == _ANY:
             values[name] = neutral

@@ -22,14 +22,14 @@ from app.server.fields.schemas import (
     GenerationBody,
     MessageBody,
     checked,
+    read,
 )
 from app.server.fields.structured import Body
 from app.server.fields.tools import ThinkingBody, ToolsBody
 from app.server.monitoring import metrics
 from app.server.monitoring.counter import Ticket
 from app.server.requests import Drafting, Service, chat_requests, common_fields
-from app.server.transport.reading import read
-from app.server.transport.sending import JsonReply, Stream, data, send_whole
+from app.server.sending import JsonReply, Stream, data, send_whole
 from engine.api import Loaded, Tokenizer
 from engine.events import Emitted, Finished, FinishReason
 from engine.request import Request
@@ -226,7 +226,13 @@ async def admit_infill(service: Service, body: InfillBody) -> tuple[Loaded, Tick
     async with service.tokenizing(body.model) as (loaded, tokenizer):
         fim = Fim.of(tokenizer.named)
         if fim is None:
-            raise _no_tokens(loaded)
+            raise ApiError(
+                400,
+                f"The model {loaded.id!r} has no tokens for filling in the middle. Load "
+                "one for code, such as Qwen2.5-Coder.",
+                code="unsupported_value",
+                param="model",
+            )
 
     def convert(body: InfillBody, pair: Drafting) -> tuple[Request, ...]:
         ids = _prompt(body, pair.loaded.context, tokenizer, fim)
@@ -234,16 +240,6 @@ async def admit_infill(service: Service, body: InfillBody) -> tuple[Loaded, Tick
         return (Request(token_ids=ids, end_tokens=fim.ends, **common),)
 
     return await service.admit(body, convert)
-
-
-def _no_tokens(loaded: Loaded) -> ApiError:
-    return ApiError(
-        400,
-        f"The model {loaded.id!r} has no tokens for filling in the middle. Load one for code, such as "
-        "Qwen2.5-Coder.",
-        code="unsupported_value",
-        param="model",
-    )
 
 
 def _prompt(body: InfillBody, context: int, tokenizer: Tokenizer, fim: Fim) -> tuple[int, ...]:

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from app.storage import pictures
-from app.storage.attachments import Attachment, exported, fenced
+from app.storage.attachments import exported, fenced
 from app.storage.imports.conversation import MOST_MESSAGES
 from app.storage.rows import Chat, StoredMessage, SystemPrompt
 from app.storage.store import Store
@@ -69,16 +69,12 @@ def _markdown(title: str, messages: tuple[StoredMessage, ...]) -> str:
 
 
 def _body(message: StoredMessage) -> str:
-    """Return a message's text, after its thought in a folded block."""
-    answer, thought = _with_calls(message), message.parts.thought
-    if not thought:
-        return answer
-    return f"<details><summary>Thought</summary>\n\n{thought}\n\n</details>\n\n{answer}"
-
-
-def _with_calls(message: StoredMessage) -> str:
-    """Return a message's text and its calls, as blocks of code that nothing in them can end."""
-    parts = [message.content] if message.content else []
+    """Return a message's text, after its thought in a folded block and before its calls, as blocks of
+    code that nothing in them can end."""
+    thought = message.parts.thought
+    folded = f"<details><summary>Thought</summary>\n\n{thought}\n\n</details>"
+    parts = [folded] if thought else []
+    parts += [message.content] if message.content else []
     for call in message.calls.calls if message.calls else ():
         where = f" on {call.server}" if call.server else ""
         parts.append(f"Called `{call.name}`{where} ({call.state}):\n\n{fenced(call.arguments)}")
@@ -97,7 +93,10 @@ def _json(chat: Chat, messages: tuple[StoredMessage, ...]) -> str:
         "messages": [
             {
                 **{name: field for name, field in asdict(each).items() if name not in _OF_STORE},
-                "files": list(map(_exported, each.files)),
+                "files": [
+                    {**exported(file), **(pictures.written(file) if file.kind == "image" else {})}
+                    for file in each.files
+                ],
                 "id": numbers[each.id],
                 "parent": numbers.get(each.parent or 0),
             }
@@ -105,10 +104,6 @@ def _json(chat: Chat, messages: tuple[StoredMessage, ...]) -> str:
         ],
     }
     return json.dumps(value, ensure_ascii=False, indent=1) + "\n"
-
-
-def _exported(file: Attachment) -> dict[str, object]:
-    return {**exported(file), **(pictures.written(file) if file.kind == "image" else {})}
 
 
 class _ChatFile(BaseModel):

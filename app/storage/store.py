@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -37,12 +37,19 @@ from engine.values.messages import Message
 TITLE_LENGTH = 120
 MOST_WORDS = 50
 """Words of a search. SQLite refuses more than some hundred, and each takes time."""
+_AS_THEY_ARE = "role text status marks error shown left_out model method edited".split()
+"""Fields of a message that are stored as they are."""
 UNDO_S = 3600.0
 """Seconds in which a deletion can be undone, unless the app ends sooner."""
 
 
 class Store(StoreFile):
     """All chats of one data folder."""
+
+    def _do(self, statement: str, values: Sequence[object]) -> None:
+        """Execute one statement as a transaction."""
+        with self._change() as db:
+            db.execute(statement, values)
 
     # ---- chats
 
@@ -89,11 +96,10 @@ class Store(StoreFile):
 
     def rename(self, chat: int, title: str) -> None:
         """Give a chat the title that the user typed; an empty one is that of the first message again."""
-        with self._change() as db:
-            db.execute(
-                "update chats set title = ?, titled = ? where id = ?",
-                [shorten(title), "user" if title.strip() else "", chat],
-            )
+        self._do(
+            "update chats set title = ?, titled = ? where id = ?",
+            [shorten(title), "user" if title.strip() else "", chat],
+        )
 
     def is_untitled(self, chat: int) -> bool:
         """Return whether a chat has the title of its first message, and no other."""
@@ -101,11 +107,10 @@ class Store(StoreFile):
 
     def name_chat(self, chat: int, title: str) -> None:
         """Give a chat a title by a model, unless the user has given it one."""
-        with self._change() as db:
-            db.execute(
-                "update chats set title = ?, titled = 'model' where id = ? and titled = ''",
-                [shorten(title), chat],
-            )
+        self._do(
+            "update chats set title = ?, titled = 'model' where id = ? and titled = ''",
+            [shorten(title), chat],
+        )
 
     def fork(self, chat: int, message: int, suffix: str) -> int | None:
         """Copy a chat as far as ``message``; return the new chat, or None if the message is gone.
@@ -115,8 +120,7 @@ class Store(StoreFile):
 
     def use_system(self, chat: int, system: SystemPrompt | None) -> None:
         """Set a chat's system prompt; None: that of the settings."""
-        with self._change() as db:
-            db.execute("update chats set system = ? where id = ?", [write_system(system), chat])
+        self._do("update chats set system = ? where id = ?", [write_system(system), chat])
 
     def system_of(self, chat: int) -> SystemPrompt | None:
         rows = self._rows("select system from chats where id = ?", [chat])
@@ -128,8 +132,7 @@ class Store(StoreFile):
         return read_chat_tools(rows[0]["tools"]) if rows else ChatTools()
 
     def use_tools(self, chat: int, tools: ChatTools) -> None:
-        with self._change() as db:
-            db.execute("update chats set tools = ? where id = ?", [write_chat_tools(tools), chat])
+        self._do("update chats set tools = ? where id = ?", [write_chat_tools(tools), chat])
 
     # ---- folders
 
@@ -151,17 +154,15 @@ class Store(StoreFile):
     def change_folder(
         self, folder: int, *, name: str | None = None, folded: bool | None = None
     ) -> None:
-        with self._change() as db:
-            db.execute(
-                "update folders set name = coalesce(?, name), folded = coalesce(?, folded) "
-                "where id = ?",
-                [None if name is None else shorten(name), folded, folder],
-            )
+        self._do(
+            "update folders set name = coalesce(?, name), folded = coalesce(?, folded) "
+            "where id = ?",
+            [None if name is None else shorten(name), folded, folder],
+        )
 
     def delete_folder(self, folder: int) -> None:
         """Delete a folder; its chats stay, in no folder."""
-        with self._change() as db:
-            db.execute("delete from folders where id = ?", [folder])
+        self._do("delete from folders where id = ?", [folder])
 
     def move_all(self, chats: Iterable[int], folder: int) -> None:
         """Move several chats into a folder."""
@@ -172,11 +173,10 @@ class Store(StoreFile):
 
     def move(self, chat: int, folder: int | None) -> None:
         """Move a chat into a folder, or out of all if ``folder`` is None or gone."""
-        with self._change() as db:
-            db.execute(
-                "update chats set folder = (select id from folders where id = ?) where id = ?",
-                [folder, chat],
-            )
+        self._do(
+            "update chats set folder = (select id from folders where id = ?) where id = ?",
+            [folder, chat],
+        )
 
     # ---- deleting and undoing it
 
@@ -310,27 +310,13 @@ class Store(StoreFile):
         with self._change() as db:
             parent = store_tree.end_of(db, chat) if keep is None else keep or None
             user = None
+            place = {"chat": chat, "created": now}
             if text is not None:
-                user = parent = _insert(
-                    db,
-                    chat=chat,
-                    parent=parent,
-                    role="user",
-                    text=text,
-                    created=now,
-                    files=store_attachments.write_references(db, files, now),
-                )
-            reply = _insert(
-                db,
-                chat=chat,
-                parent=parent,
-                role="assistant",
-                text="",
-                status="running",
-                created=now,
-                model=model,
-                method=method,
-            )
+                sent = store_attachments.write_references(db, files, now)
+                user = _insert(db, **place, parent=parent, role="user", text=text, files=sent)
+                parent = user
+            wrote = {"model": model, "method": method, "status": "running"}
+            reply = _insert(db, **place, **wrote, parent=parent, role="assistant", text="")
             store_tree.show(db, reply if user is None else user)
             db.execute("update chats set updated = ? where id = ?", [now, chat])
             if text is not None:
@@ -372,21 +358,12 @@ class Store(StoreFile):
             for each in messages:
                 numbers[each.id] = _insert(
                     db,
+                    **{name: getattr(each, name) for name in _AS_THEY_ARE},
                     chat=chat,
                     parent=numbers[each.parent],
-                    role=each.role,
-                    text=each.text,
-                    status=each.status,
                     created=now,
-                    marks=each.marks,
-                    error=each.error,
                     statistics=json.dumps(each.statistics),
-                    shown=each.shown,
-                    left_out=each.left_out,
                     files=store_attachments.write_references(db, each.files, now),
-                    model=each.model,
-                    method=each.method,
-                    edited=each.edited,
                     calls=write_calls(each.calls),
                 )
             store_tree.settle(db, chat)
@@ -423,8 +400,7 @@ class Store(StoreFile):
 
     def save_calls(self, message: int, calls: StoredCalls | None) -> None:
         """Store the calls of a reply, with what became of them so far."""
-        with self._change() as db:
-            db.execute("update messages set calls = ? where id = ?", [write_calls(calls), message])
+        self._do("update messages set calls = ? where id = ?", [write_calls(calls), message])
 
     def trace(self, message: int) -> tuple[str, ...]:
         """Return the reply's events as JSON lines."""

@@ -88,6 +88,10 @@ class Status:
     pair: str
 
 
+def _refusal(message: str) -> InvalidRequest:
+    return InvalidRequest("training", message)
+
+
 class Trainings:
     """The runs of one data folder. Safe to use from any thread."""
 
@@ -132,9 +136,9 @@ class Trainings:
         with self._lock:
             run = self._run()
             if run is None:
-                raise InvalidRequest("training", "There is no training to resume. Start a new one.")
+                raise _refusal("There is no training to resume. Start a new one.")
             if self._process(run) is not None:
-                raise InvalidRequest("training", "This training is already running.")
+                raise _refusal("This training is already running.")
             self._need_not_done(run)
             self._launch(run)
 
@@ -175,8 +179,7 @@ class Trainings:
         with self._lock:
             run = self._run()
             if run is not None and self._process(run) is not None:
-                raise InvalidRequest(
-                    "training",
+                raise _refusal(
                     "A training is running and uses these recordings. Stop it on the Train page "
                     "first.",
                 )
@@ -284,20 +287,17 @@ class Trainings:
         if status is None:
             return
         if status.state in (State.RUNNING, State.STOPPING):
-            raise InvalidRequest("training", "A training is running. Stop it first, or wait.")
-        raise InvalidRequest(
-            "training",
+            raise _refusal("A training is running. Stop it first, or wait.")
+        raise _refusal(
             "There is an earlier training. Resume it, delete it, or choose Train another.",
         )
 
     def _ended(self, verb: str) -> Run:
         run = self._run()
         if run is None:
-            raise InvalidRequest("training", f"There is no training to {verb}.")
+            raise _refusal(f"There is no training to {verb}.")
         if self._process(run) is not None:
-            raise InvalidRequest(
-                "training", f"The training is still running. Stop it, then {verb} it."
-            )
+            raise _refusal(f"The training is still running. Stop it, then {verb} it.")
         return run
 
     def _need_not_done(self, run: Run) -> None:
@@ -305,8 +305,7 @@ class Trainings:
             ProgressFile(RunDirectory(self._folder_of(run)).progress).read().get("phase")
             == Phase.DONE
         ):
-            raise InvalidRequest(
-                "training",
+            raise _refusal(
                 "This training is done, and its drafter is in the catalog. Choose Train another instead.",
             )
 

@@ -42,14 +42,11 @@ class Connection(H11Protocol):
         if self.cycle is not self._seen:
             self._seen, self._since = self.cycle, self.loop.time()
         if getattr(self.conn._reader, "_bytes_in_chunk", 0) > LARGEST_CHUNK:
-            self._refuse_chunk()
-
-    def _refuse_chunk(self) -> None:
-        """Answer 400, as for an invalid size, and close; abort an answer that has begun."""
-        if self.conn.our_state is h11.SEND_RESPONSE:
-            self.send_400_response("Invalid HTTP request received.")
-        else:
-            self.transport.abort()
+            # As for an invalid size; an answer that has begun is aborted.
+            if self.conn.our_state is h11.SEND_RESPONSE:
+                self.send_400_response("Invalid HTTP request received.")
+            else:
+                self.transport.abort()
 
     def on_response_complete(self) -> None:
         self._since = self.loop.time()
@@ -71,15 +68,11 @@ class Connection(H11Protocol):
 
     def _look(self) -> None:
         """Drop the connection if the client is late; else check again later."""
-        allowed = self._allowed()
+        allowed: float | None = HEAD_S  # of seconds; None while nothing is expected of the client
+        if self.cycle is not None and not self.cycle.response_complete:
+            allowed = BODY_S if self.cycle.more_body else None
         left = HEAD_S if allowed is None else self._since + allowed - self.loop.time()
         if left <= 0:
             self.transport.abort()
         else:
             self._watch = self.loop.call_later(min(left, HEAD_S), self._look)
-
-    def _allowed(self) -> float | None:
-        """Return the seconds that the client has; None while nothing is expected of it."""
-        if self.cycle is None or self.cycle.response_complete:
-            return HEAD_S
-        return BODY_S if self.cycle.more_body else None

@@ -166,7 +166,9 @@ class Guard:
         scheme, _, credentials = headers.get("authorization", "").partition(" ")
         sent = [credentials] if scheme.lower() == "bearer" else []
         sent += headers.getlist("x-api-key")  # Anthropic's clients
-        return any(login.same(_in_utf8(one.strip()), key) for one in sent)
+        # Clients send a key that is not ASCII in UTF-8.
+        meant = (one.strip().encode("latin-1").decode("utf-8", "replace") for one in sent)
+        return any(login.same(one, key) for one in meant)
 
     def _needs_key(self) -> Refusal:
         return Refusal(
@@ -259,11 +261,6 @@ def _is_address(name: str) -> bool:
 def _machine_names(host: str) -> frozenset[str]:
     own = socket.gethostname().lower()
     return frozenset({host.lower(), own, f"{own.split('.')[0]}.local", socket.getfqdn().lower()})
-
-
-def _in_utf8(credentials: str) -> str:
-    """Return a key as it was meant: clients send one that is not ASCII in UTF-8."""
-    return credentials.encode("latin-1").decode("utf-8", "replace")
 
 
 def _with_headers(send: Send, scope: Scope) -> Send:

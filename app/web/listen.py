@@ -150,29 +150,20 @@ def _try(family: socket.AddressFamily, host: str, port: int) -> socket.socket | 
     """Return a listening socket, or None if the port is taken."""
     # With the protocol named, as asyncio sets TCP_NODELAY on no other: an answer's body would wait 40 ms.
     bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    # The port may be taken right after an earlier run, but not while in use.
+    reuse = "SO_EXCLUSIVEADDRUSE" if sys.platform == "win32" else "SO_REUSEADDR"
     try:
-        _claim(bound)
+        bound.setsockopt(socket.SOL_SOCKET, getattr(socket, reuse), 1)
         bound.bind((host, port))
         bound.listen(128)
     except OSError as error:
         bound.close()
-        if _is_taken(error):
+        # 10013 is Windows' answer for a port another program holds exclusively.
+        taken = getattr(error, "winerror", 0) in (10013, 10048)
+        if taken or error.errno == errno.EADDRINUSE:
             return None
         raise CannotListen(
             f"Cannot listen on {host}:{port}: {error.strerror or error}. Choose another "
             "address with --host, or a port above 1023 with --port."
         ) from error
     return bound
-
-
-def _claim(bound: socket.socket) -> None:
-    """Allow the port right after an earlier run, but not one in use."""
-    if sys.platform == "win32":  # there SO_REUSEADDR would share it
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_EXCLUSIVEADDRUSE, 1)
-    else:
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-
-
-def _is_taken(error: OSError) -> bool:
-    # 10013 is Windows' answer for a port another program holds exclusively.
-    return error.errno == errno.EADDRINUSE or getattr(error, "winerror", 0) in (10013, 10048)

@@ -38,7 +38,7 @@ from app.worker.kv_events import BLOCK, BlockStored, KvEvent, KvEventTracker
 from app.worker.model_card import ModelCard
 from app.worker.request_conversion import Chunk, OutputChunks, convert_request
 from engine.errors import ForetokenError, InvalidRequest
-from engine.events import Event, Finished, FinishReason
+from engine.events import Finished, FinishReason
 from engine.request import Speculation
 
 if TYPE_CHECKING:
@@ -111,7 +111,8 @@ class ForetokenEngine(LLMEngine):
             try:
                 async with contextlib.aclosing(ticket.events_of(generation)) as events:
                     async for event in events:
-                        if _cancelled(event) and not context.is_stopped():
+                        reason = event.reason if isinstance(event, Finished) else None
+                        if reason is FinishReason.CANCELLED and not context.is_stopped():
                             raise closing()  # the worker ends: another one continues the reply
                         chunk = chunks.add(event)
                         if chunk is not None:
@@ -160,10 +161,6 @@ class ForetokenEngine(LLMEngine):
             )
         else:
             publisher.publish_removed(block_hashes=list(event.hashes))
-
-
-def _cancelled(event: Event) -> bool:
-    return isinstance(event, Finished) and event.reason is FinishReason.CANCELLED
 
 
 @contextlib.contextmanager

@@ -8,7 +8,7 @@ are refused by name.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 from pydantic import ValidationError
@@ -17,16 +17,13 @@ from app.server.answer import logprob
 from app.server.fields.schemas import in_words
 from app.server.fields.structured import StructuredOutputsBody, grammar_of
 from app.server.monitoring.metrics import summed_drafting, timings
+from app.server.requests import sampling_from
 from engine.errors import ForetokenError, InvalidRequest
 from engine.events import Emitted, Event, Failed, Finished, Token
 from engine.reply import ReplyState
 from engine.request import Request, Speculation
 from engine.stats import Statistics
 from engine.values.grammar import Grammar
-from engine.values.sampling import Sampling
-
-_ALL_TOKENS = -1
-"""``top_k`` of a request without one."""
 
 _NEUTRAL: Mapping[str, Mapping[str, Collection[object]]] = {
     "sampling_options": {
@@ -79,7 +76,7 @@ def convert_request(
     logprobs = output.get("logprobs")
     request = Request(
         token_ids=tuple(body["token_ids"]),
-        sampling=_sampling(sampling),
+        sampling=sampling_from(sampling),
         speculation=speculation,
         max_tokens=stops.get("max_tokens"),
         stop=tuple(stops.get("stop") or ()),
@@ -119,13 +116,6 @@ def _refuse_unsupported(body: Mapping[str, Any], eos: Collection[int]) -> None:
             f"stop_token_ids has {min(other)}; this worker stops only at the model's own "
             "end tokens and at stop strings. Send its text as a stop string.",
         )
-
-
-def _sampling(options: Mapping[str, Any]) -> Sampling:
-    values = {each.name: options.get(each.name) for each in fields(Sampling)}
-    if values["top_k"] == _ALL_TOKENS:
-        values["top_k"] = 0
-    return Sampling(**{name: value for name, value in values.items() if value is not None})
 
 
 def _grammar(guided: Mapping[str, Any] | None) -> Grammar | None:

@@ -21,6 +21,7 @@ from app.cli.models.found import (
     export_gguf,
     facts,
     fit_command,
+    inventory_in,
     print_found,
     remove_model_folder,
 )
@@ -60,12 +61,6 @@ cli.command("disk")(disk)
 cli.command("delete")(delete)
 
 
-def _inventory(data_dir: Path | None) -> Inventory:
-    from app.inventory import open_inventory
-
-    return open_inventory(paths.data_folder(data_dir))
-
-
 @cli.callback(invoke_without_command=True)
 def models(
     context: typer.Context,
@@ -87,7 +82,7 @@ def list_models(
     as_json: options.JsonOption = False, data_dir: options.DataDirOption = None
 ) -> None:
     """List the catalog and the models of other programs: what is on disk, and what fits in memory."""
-    inventory = _inventory(data_dir)
+    inventory = inventory_in(data_dir)
     catalog = inventory.catalog
     entries = [describe(spec, inventory) for spec in catalog.models]
     rows = [
@@ -210,7 +205,7 @@ def download(
     from app.cli.loading import Status
     from engine.loading.inventory import names_repository
 
-    inventory = _inventory(data_dir)
+    inventory = inventory_in(data_dir)
     if names_repository(model):
         download_repository(model, file, inventory)
         return
@@ -229,7 +224,7 @@ def why(
     data_dir: options.DataDirOption = None,
 ) -> None:
     """Show whether a draft fits a target, or why not."""
-    inventory = _inventory(data_dir)
+    inventory = inventory_in(data_dir)
     big, small = (inventory.resolve(LoadRequest.parse(name)).target for name in (target, draft))
     choice = inventory.judge_draft(big, small)
     if not choice.fits:

@@ -18,9 +18,16 @@ from app.inventory.model_folders import add_folder, remove_folder
 from engine.errors import InvalidRequest
 
 if TYPE_CHECKING:
-    from engine.loading.inventory import FoundModel
+    from engine.loading.inventory import FoundModel, Inventory
 
 Folder = Annotated[Path, typer.Argument(help="A folder with models; subfolders are included.")]
+
+
+def inventory_in(data_dir: Path | None) -> Inventory:
+    """Return the models of this machine and of a data folder."""
+    from app.inventory import open_inventory
+
+    return open_inventory(paths.data_folder(data_dir))
 
 
 def print_found(models: list[FoundModel]) -> None:
@@ -74,10 +81,9 @@ def drafts(
 ) -> None:
     """List the models on this machine that can draft for a model, and why others cannot."""
 
-    from app.inventory import open_inventory
     from engine.api import LoadRequest
 
-    inventory = open_inventory(paths.data_folder(data_dir))
+    inventory = inventory_in(data_dir)
     choices = inventory.drafts_here(inventory.resolve(LoadRequest.parse(target)).target)
     for choice in choices:
         way = choice.cross_vocabulary or "same vocabulary, smaller"
@@ -113,10 +119,9 @@ def remove_model_folder(folder: Folder, data_dir: options.DataDirOption = None) 
 
 def disk(as_json: options.JsonOption = False, data_dir: options.DataDirOption = None) -> None:
     """List the disk space of downloads, largest first."""
-    from app.inventory import open_inventory
     from engine.values.units import format_bytes
 
-    inventory = open_inventory(paths.data_folder(data_dir))
+    inventory = inventory_in(data_dir)
     downloads = inventory.downloaded()
     rows = [
         (one.name, format_bytes(one.bytes), "unfinished" if one.unfinished else "", str(one.path))
@@ -141,10 +146,9 @@ def delete(
     data_dir: options.DataDirOption = None,
 ) -> None:
     """Delete a download, after asking. Quit apps that have it loaded first."""
-    from app.inventory import open_inventory
     from engine.values.units import format_bytes
 
-    inventory = open_inventory(paths.data_folder(data_dir))
+    inventory = inventory_in(data_dir)
     downloads = inventory.downloaded()
     named = [one for one in downloads if model in (one.name, str(one.path))]
     if len(named) != 1:
@@ -166,13 +170,12 @@ def export_gguf(
 ) -> None:
     """Export a Llama model with its tokenizer as a GGUF file, for llama.cpp."""
     from app.cli.loading import Status
-    from app.inventory import open_inventory
     from engine.api import LoadRequest
     from engine.errors import InvalidRequest
     from engine.models.checkpoints.gguf.write import export
     from engine.values.units import format_bytes
 
-    inventory = open_inventory(paths.data_folder(data_dir))
+    inventory = inventory_in(data_dir)
     pairing = inventory.resolve(LoadRequest.parse(model))
     spec = pairing.draft if draft else pairing.target
     if spec is None:
@@ -194,12 +197,11 @@ def fit_command(
     data_dir: options.DataDirOption = None,
 ) -> None:
     """Calculate the memory of a pair (weights, KV caches, heads) without loading it."""
-    from app.inventory import open_inventory
     from engine.api import AS_STORED, LoadRequest
     from engine.values.units import format_bytes
 
     request = LoadRequest.parse(pair, quantization=quantization)
-    forecast = open_inventory(paths.data_folder(data_dir)).forecast(request, context)
+    forecast = inventory_in(data_dir).forecast(request, context)
     memory_fit = forecast.memory_fit
     rows = [
         (role, model.name, format_bytes(model.weights), format_bytes(model.kv))

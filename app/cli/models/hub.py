@@ -13,6 +13,7 @@ from typer import Argument, Option
 
 from app import paths
 from app.cli import options
+from app.cli.models.found import inventory_in
 from app.cli.text.output import table
 from engine.errors import DownloadError, InvalidRequest, ModelError
 
@@ -27,9 +28,8 @@ def search(
     data_dir: options.DataDirOption = None,
 ) -> None:
     """Search Hugging Face for GGUF repositories, most downloaded first."""
-    from app.inventory import open_inventory
 
-    hits = open_inventory(paths.data_folder(data_dir)).search(" ".join(words))
+    hits = inventory_in(data_dir).search(" ".join(words))
     rows = [(one.name, one.downloads, one.likes, "gated" if one.gated else "") for one in hits]
     if rows:
         shown = [(name, f"{down:,}", f"{likes:,}", gated) for name, down, likes, gated in rows]
@@ -46,7 +46,6 @@ def search(
 def check_catalog(data_dir: options.DataDirOption = None) -> None:
     """Compare the catalog with Hugging Face; exit status 1 if anything differs."""
     from app.cli.loading import Status
-    from app.inventory import open_inventory
     from engine.loading.inventory import compare_catalog, read_catalog_file
 
     entries = read_catalog_file(paths.catalog_file()).models
@@ -59,7 +58,7 @@ def check_catalog(data_dir: options.DataDirOption = None) -> None:
     planned = [name for name in texts if name.count("/") == 1]
     planned += [one.values["repository"] for one in entries if one.values.get("plan_only")]
     with Status() as status:
-        models = open_inventory(paths.data_folder(data_dir)).catalog.models
+        models = inventory_in(data_dir).catalog.models
         problems = list(
             compare_catalog(models, planned, lambda name: status.say(f"Asking for {name}"))
         )
@@ -74,11 +73,10 @@ def look_up(
     data_dir: options.DataDirOption = None,
 ) -> None:
     """Show a repository's models, sizes and licence."""
-    from app.inventory import open_inventory
     from engine.machine import memory
     from engine.values.units import format_bytes
 
-    listing = open_inventory(paths.data_folder(data_dir)).look_up(repository)
+    listing = inventory_in(data_dir).look_up(repository)
     gated = ", gated" if listing.gated else ""
     print(f"{listing.name} ({listing.licence}{gated})")
     free = memory.free_bytes()
@@ -216,10 +214,9 @@ def forget_server(
 ) -> None:
     """Remove a server from your catalog, and its key."""
     from app import servers
-    from app.inventory import open_inventory
 
     folder = paths.data_folder(data_dir)
-    known = {each.id: each for each in open_inventory(folder).catalog.servers}
+    known = {each.id: each for each in inventory_in(folder).catalog.servers}
     if name not in known:
         listed = ", ".join(known) or "none"
         raise InvalidRequest("server", f"There is no server {name!r}. Servers: {listed}.")

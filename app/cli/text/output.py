@@ -143,18 +143,15 @@ def marked(event: Emitted, marks: Marks) -> str:
     rejected = [text for node, text in enumerate(event.drafted) if node not in kept]
     own = [token.text for token in event.tokens if token.origin is not Origin.DRAFT]
     return "".join(
-        _wrap(text, mark)
+        f"{mark[0]}{text}{mark[1]}"
         for texts, mark in (
             (accepted, marks.accepted),
             (rejected, marks.rejected),
             (own, marks.own),
         )
         for text in texts
+        if text
     )
-
-
-def _wrap(text: str, mark: tuple[str, str]) -> str:
-    return f"{mark[0]}{text}{mark[1]}" if text else ""
 
 
 def summary(statistics: Statistics) -> str:

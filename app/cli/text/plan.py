@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from textwrap import indent
 
 from app.cli.text.output import table
 from app.deploy.estimate.speed import Row
 from app.deploy.estimate.speed import table as loaded
+from app.deploy.launch_plan import acceptance_from, cost, ground
 from app.deploy.methods import NAMES
 from app.deploy.render import Rendered
-from app.deploy.report import acceptance_from, cost, ground
 from app.deploy.request import Plan
 from engine.values.units import counted
 
@@ -22,7 +23,10 @@ def plan_text(plan: Plan, rendered: Rendered, notes: Sequence[str]) -> str:
     parts = [_heading(plan), _layout(plan), _memory(plan), _speed(plan), *_service(plan)]
     if notes:
         parts.append("Notes:\n" + "\n".join(f"- {note}" for note in notes))
-    parts += [f"{name}:\n\n{_indented(text)}" for name, text in rendered.folder.items()]
+    parts += [
+        f"{name}:\n\n{indent(text.rstrip(chr(10)), '    ')}"
+        for name, text in rendered.folder.items()
+    ]
     return "\n\n".join(parts)
 
 
@@ -159,7 +163,3 @@ def _billions(count: int) -> str:
 
 def _gb(size: float) -> str:
     return f"{size / 1e9:,.1f}"
-
-
-def _indented(text: str) -> str:
-    return "\n".join(f"    {line}" if line else "" for line in text.rstrip("\n").split("\n"))

@@ -26,7 +26,7 @@ from engine.values.units import counted
 if TYPE_CHECKING:
     from app.cli.text.tools import TerminalTools
     from app.storage.attachments import Attachment
-    from engine.api import Engine, Generation
+    from engine.api import Engine
 
 Conversation = tuple[str, ...]
 """The user's turns."""
@@ -155,17 +155,13 @@ def answer(engine: Engine, request: Request, on_event: Callable[[Event], None]) 
             reply.add(event)
             on_event(event)
     except KeyboardInterrupt:
-        _cancel(generation)
+        generation.cancel()
+        for _ in generation:  # it ends within one round
+            pass
         raise
     if reply.error is not None:
         raise GenerationFailed(reply.error)
     return reply
-
-
-def _cancel(generation: Generation) -> None:
-    generation.cancel()
-    for _ in generation:  # it ends within one round
-        pass
 
 
 def as_json(done: list[ReplyState]) -> dict[str, Any]:

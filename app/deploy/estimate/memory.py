@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from app.deploy.drafters import Drafter
 from app.deploy.estimate import assumptions
-from app.deploy.estimate.network import Network
+from app.deploy.estimate.network import Drafter, Network
 from app.deploy.gpus import GpuKind, Gpus
 from app.deploy.model import ModelFacts
 

@@ -14,11 +14,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from app.deploy.drafters import Drafter
 from app.deploy.estimate import assumptions
 from app.deploy.estimate.assumptions import BATCHED_TOKENS, FIRST_TOKEN_SECONDS
 from app.deploy.estimate.memory import Layout
-from app.deploy.estimate.network import GpuGroup, Network, products, seconds
+from app.deploy.estimate.network import Drafter, GpuGroup, Network, products, seconds
 from app.deploy.gpus import SIXTEEN_BITS
 
 

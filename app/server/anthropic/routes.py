@@ -7,7 +7,6 @@ import hashlib
 import secrets
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Any
 
 from anyio import to_thread
@@ -20,11 +19,11 @@ from app.server.answer import Answer, chat_reason
 from app.server.anthropic.content import NAMES, chat_of
 from app.server.anthropic.schemas import REFUSED_IN_MESSAGES, CountBody, MessagesBody
 from app.server.errors import renamed, translate
+from app.server.fields.schemas import read
 from app.server.monitoring import metrics
 from app.server.monitoring.counter import Ticket
 from app.server.requests import Service, chat_requests
-from app.server.transport.reading import read
-from app.server.transport.sending import JsonReply, Stream, named, send_whole
+from app.server.sending import JsonReply, Stream, named, send_whole
 from app.web.error_forms import MESSAGES, Form
 from engine.api import Loaded
 from engine.errors import ContextExceeded
@@ -114,45 +113,34 @@ class Blocks:
         return {"type": kind, "index": len(self.content) - 1, **fields}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Job:
-    """One message. ``detailed``: report each round. ``omits_thought``: leave out the thought's text."""
-
-    loaded: Loaded
-    detailed: bool
-    omits_thought: bool
-    token: str = field(default_factory=lambda: secrets.token_hex(12))
-
-    def message(self, usage: Json, answer: Answer | None = None, **fields: Any) -> Json:
-        """Return the message object; without ``answer``, as it begins."""
-        return {
-            "id": f"msg_{self.token}",
-            "type": "message",
-            "role": "assistant",
-            "model": self.loaded.id,
-            "content": [],
-            **_ended(answer),
-            "usage": usage,
-            **fields,
-        }
-
-
 class _Reply:
     """The events of one message."""
 
-    def __init__(self, ticket: Ticket, job: _Job) -> None:
-        self._ticket, self._job = ticket, job
-        calls = job.loaded.capabilities.calls
-        self.answer = Answer(ticket.only.request, calls, keeps_rounds=job.detailed)
-        self.blocks = Blocks(omits_thought=job.omits_thought)
+    def __init__(self, ticket: Ticket, loaded: Loaded, body: MessagesBody) -> None:
+        self._ticket, self._model, self._token = ticket, loaded.id, secrets.token_hex(12)
+        detailed, calls = body.spec_decode_metrics == "detailed", loaded.capabilities.calls
+        self.answer = Answer(ticket.only.request, calls, keeps_rounds=detailed)
+        self.blocks = Blocks(omits_thought=body.omits_thought)
         self._begun = False
+
+    def _message(self, content: list[Json], answer: Answer | None = None) -> Json:
+        """Return the message object; without ``answer``, as it begins."""
+        return {
+            "id": f"msg_{self._token}",
+            "type": "message",
+            "role": "assistant",
+            "model": self._model,
+            "content": content,
+            **_ended(answer),
+            "usage": _usage(self.answer),
+        }
 
     async def whole(self) -> Json:
         """Return the message once it is complete."""
         async for _ in self.stream():
             pass
-        content, measured = self.blocks.content, metrics.measured([self.answer])
-        return self._job.message(_usage(self.answer), self.answer, content=content, **measured)
+        message = self._message(self.blocks.content, self.answer)
+        return {**message, **metrics.measured([self.answer])}
 
     async def stream(self) -> AsyncGenerator[bytes, None]:
         """Yield the events as they are sent. Raises ApiError for a reply that failed."""
@@ -167,8 +155,7 @@ class _Reply:
             case Prefilled() | Emitted() | Finished() if not self._begun:
                 self._begun = True
                 # Only now is it known how much of the prompt was reused.
-                usage = _usage(self.answer)
-                yield {"type": "message_start", "message": self._job.message(usage)}
+                yield {"type": "message_start", "message": self._message([])}
             case _:
                 pass
         yield from self.blocks.add(self.answer)
@@ -242,9 +229,7 @@ def add_routes(router: APIRouter, service: Service) -> None:
         with _as_anthropic_says_it():
             chat = await to_thread.run_sync(chat_of, body)  # it may read documents
             loaded, ticket = await service.admit(chat, chat_requests)
-        detailed = body.spec_decode_metrics == "detailed"
-        job = _Job(loaded=loaded, detailed=detailed, omits_thought=body.omits_thought)
-        reply = _Reply(ticket, job)
+        reply = _Reply(ticket, loaded, body)
         if body.stream:
             return Stream(reply.stream(), ticket.close, _error_event)
         return await send_whole(http, reply.whole(), ticket.close)

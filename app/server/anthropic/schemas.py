@@ -5,24 +5,17 @@ Ignored, like all unknown fields, are those about billing, and ``cache_control``
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
 from app.server.errors import Refused, is_nothing
-from app.server.fields.schemas import MAX_MESSAGES, SpeculationBody
+from app.server.fields.schemas import MAX_MESSAGES, SpeculationBody, as_parts
 from app.server.fields.structured import Body
 
 OTHERS = "url", "file"
 """Kinds of sources that this server would have to fetch."""
-
-
-def _blocks(value: Any) -> Any:
-    if isinstance(value, str):
-        return [{"type": "text", "text": value}]
-    if isinstance(value, list):
-        return value
-    raise ValueError("must be a string or a list of blocks")
 
 
 class SourceBody(Body):
@@ -55,7 +48,7 @@ class BlockBody(Body):
 Blocks = Annotated[
     list[BlockBody],
     Field(max_length=MAX_MESSAGES),
-    BeforeValidator(_blocks, json_schema_input_type=str | list[BlockBody]),
+    BeforeValidator(partial(as_parts, what="blocks"), json_schema_input_type=str | list[BlockBody]),
 ]
 
 

@@ -1,4 +1,5 @@
-"""Bodies of requests for chats and completions: known fields are checked, unknown ones ignored.
+"""Bodies of requests for chats and completions: read within bounds of bytes and time; known fields are
+checked, unknown ones ignored.
 
 A field that is missing or null has the engine's default, as on the pages and the command line:
 temperature 0, and no limit on the reply's length but the context.
@@ -6,6 +7,7 @@ temperature 0, and no limit on the reply's length but the context.
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Collection, Mapping, Sequence
 from functools import cache
@@ -13,8 +15,9 @@ from typing import Annotated, Any, Literal, TypeVar, get_type_hints
 
 from pydantic import AliasChoices, BaseModel, BeforeValidator, Field, ValidationError, create_model
 from pydantic_core import ErrorDetails, from_json
+from starlette.requests import Request as HttpRequest
 
-from app.server.errors import ApiError, missing
+from app.server.errors import ApiError, Refused, missing, refuse
 from app.server.fields.structured import (
     Body,
     ClosedBody,
@@ -23,6 +26,7 @@ from app.server.fields.structured import (
     field_of,
 )
 from app.server.fields.tools import ThinkingBody, ToolCallBody, ToolsBody
+from engine.files import TooMany, check_counts
 from engine.request import MAX_BIASES, MAX_STOPS
 from engine.values import MAX_TOP_LOGPROBS, shown
 from engine.values.sampling import Sampling
@@ -47,12 +51,13 @@ def _stops(value: Any) -> Any:
     raise ValueError("must be a string or a list of strings")
 
 
-def _parts(value: Any) -> Any:
+def as_parts(value: Any, what: str = "parts") -> Any:
+    """Return what a message holds as a list; a single text may be a string."""
     if isinstance(value, str):
         return [{"type": "text", "text": value}]
     if isinstance(value, list):
         return value
-    raise ValueError("must be a string or a list of parts")
+    raise ValueError(f"must be a string or a list of {what}")
 
 
 def prompts(value: Any) -> Any:
@@ -110,7 +115,7 @@ class ContentPart(Body):
 Content = Annotated[
     list[ContentPart],
     Field(max_length=MAX_MESSAGES),
-    BeforeValidator(_parts, json_schema_input_type=str | list[ContentPart]),
+    BeforeValidator(as_parts, json_schema_input_type=str | list[ContentPart]),
 ]
 
 
@@ -343,3 +348,47 @@ def _path(location: tuple[int | str, ...]) -> str:
     for step in location:
         path += f"[{step}]" if isinstance(step, int) else f".{step}" if path else step
     return path
+
+
+LARGEST_BODY = 16 * 2**20
+"""Bytes, at most; far above any model's context."""
+MOST_CONTAINERS = 2**17
+"""Lists and objects of a body. Parsing megabytes of empty ones blocks the server for many seconds."""
+MOST_VALUES = MAX_IDS + MOST_CONTAINERS
+BODY_S = 30.0
+"""Seconds for all of a body."""
+
+
+async def read(http: HttpRequest, kind: type[Parsed], refused: Refused) -> Parsed:
+    """Return the request's body, whatever its content type. Raises a 400, 408 or 413.
+
+    ``refused``: fields that must have harmless values."""
+    try:
+        async with asyncio.timeout(BODY_S):
+            raw = await _whole(http)
+    except TimeoutError:
+        raise ApiError(
+            408,
+            f"The body did not arrive within {BODY_S:g} seconds. Send the request again.",
+            code="request_timeout",
+            hang_up=True,
+        ) from None
+    try:
+        check_counts(raw, MOST_CONTAINERS, MOST_VALUES)
+    except TooMany as error:
+        raise ApiError(413, f"The body has {error}. Send less at once.", code="too_large") from None
+    body = parse(kind, raw, refused)
+    refuse(body, refused)
+    return body
+
+
+async def _whole(http: HttpRequest) -> bytes:
+    raw = bytearray()
+    declared = int(http.headers.get("content-length", 0))  # h11 accepts only digits
+    async for part in http.stream():
+        raw += part
+        if max(len(raw), declared) > LARGEST_BODY:
+            raise ApiError(
+                413, f"The body is larger than {LARGEST_BODY >> 20} MiB.", code="too_large"
+            )
+    return bytes(raw)

@@ -92,7 +92,8 @@ def field_of(
 ) -> str | None:
     """Return the field of the body that the engine's ``grammar`` comes from."""
     if outputs is not None:
-        return f"structured_outputs.{'json' if outputs.json_ is not None else _given(outputs)}"
+        given = (name for name in _NAMES if getattr(outputs, name) is not None)
+        return f"structured_outputs.{next(given, 'json').strip('_')}"
     if format is not None and format.type == "json_schema":
         return "response_format.json_schema.schema"
     return None if format is None else "response_format"
@@ -148,7 +149,3 @@ def _of_outputs(outputs: StructuredOutputsBody) -> Grammar:
 
 
 _NAMES = ("json_", "json_object", "regex", "choice", "grammar")
-
-
-def _given(outputs: StructuredOutputsBody) -> str:
-    return next((name for name in _NAMES if getattr(outputs, name) is not None), "json")

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from pydantic import AliasChoices, BeforeValidator, Discriminator, Field, Tag
@@ -75,6 +76,9 @@ def kind_of_choice(value: Any) -> str:
     return f"({kind})"
 
 
+_FORM = '{"type": "function", "function": {"name": NAME}}'
+
+
 def check_choice(value: Any, inner: str, form: str) -> Any:
     """Return a choice. Raises ValueError for an object without the field ``inner``, which ``form`` shows:
     protocols have a function's name in different places."""
@@ -83,10 +87,6 @@ def check_choice(value: Any, inner: str, form: str) -> Any:
         if kind not in (FUNCTION, ALLOWED) or (kind == FUNCTION and inner not in value):
             raise ValueError(f"must be 'auto', 'required', 'none', allowed_tools or {form}")
     return value
-
-
-def _choice(value: Any) -> Any:
-    return check_choice(value, "function", '{"type": "function", "function": {"name": NAME}}')
 
 
 class ToolsBody(Body):
@@ -99,7 +99,7 @@ class ToolsBody(Body):
             | Annotated[NamedToolBody, Tag(FUNCTION)]
             | Annotated[AllowedToolsBody, Tag(ALLOWED)],
             Discriminator(kind_of_choice),
-            BeforeValidator(_choice),
+            BeforeValidator(partial(check_choice, inner="function", form=_FORM)),
         ]
         | None
     ) = None

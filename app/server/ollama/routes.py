@@ -18,7 +18,7 @@ from starlette.responses import Response
 
 from app.server.answer import Answer, chat_logprobs
 from app.server.errors import READING, missing, renamed, translate, unsupported
-from app.server.fields.schemas import ChatBody
+from app.server.fields.schemas import ChatBody, read
 from app.server.models import ModelDescription
 from app.server.monitoring.counter import Ticket
 from app.server.ollama.pull import Pull, wanted
@@ -36,9 +36,8 @@ from app.server.ollama.schemas import (
     untagged,
 )
 from app.server.requests import Service, chat_requests, completion_requests
+from app.server.sending import JsonReply, Stream, encode, send_whole
 from app.server.text import Fim, InfillBody, admit_infill
-from app.server.transport.reading import read
-from app.server.transport.sending import JsonReply, Stream, encode, send_whole
 from engine.events import Emitted, Token
 from engine.loading.inventory import pooling_of, template_and_tokens
 from engine.thoughts import choices_of

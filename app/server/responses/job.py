@@ -18,7 +18,7 @@ from app.server.monitoring import metrics
 from app.server.monitoring.counter import Ticket
 from app.server.responses.response_store import Json, ResponseStore, StoredResponse
 from app.server.responses.schemas import LOGPROBS, Item, ResponseBody
-from app.server.transport.sending import comment, named
+from app.server.sending import comment, named
 from engine.api import Loaded
 from engine.events import Emitted, FinishReason, Queued, Token
 from engine.request import Request
@@ -122,6 +122,7 @@ class Job:
         """Return the response object. ``answer``: the finished reply, if there is one."""
         body, choice = self.body, self.body.tool_choice
         chosen = choice.model_dump() if isinstance(choice, BaseModel) else choice or "auto"
+        form = body.text.format if body.text else None
         cut = {"reason": "max_output_tokens"} if status == "incomplete" else None
         sampling = None if answer is None else answer.request.sampling
         return {
@@ -142,7 +143,11 @@ class Job:
             "reasoning": {"effort": body.reasoning and body.reasoning.effort, "summary": None},
             "store": body.store is not False,
             "temperature": body.temperature if sampling is None else sampling.temperature,
-            "text": {"format": _format(body)},
+            "text": {
+                "format": form.model_dump(by_alias=True, exclude_none=True)
+                if form
+                else {"type": "text"}
+            },
             "tool_choice": chosen,
             "tools": [tool.model_dump() for tool in body.tools or ()],
             "top_p": body.top_p if sampling is None else sampling.top_p,
@@ -187,14 +192,6 @@ def usage(answer: Answer) -> Json:
         "output_tokens_details": counted["completion_tokens_details"],
         "total_tokens": counted["total_tokens"],
     }
-
-
-def _format(body: ResponseBody) -> Json:
-    """Return the text format of the request."""
-    format = None if body.text is None else body.text.format
-    if format is None:
-        return {"type": "text"}
-    return format.model_dump(by_alias=True, exclude_none=True)
 
 
 Event = tuple[str, Json]

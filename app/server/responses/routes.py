@@ -7,6 +7,7 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
 from app.server.errors import READING, unsupported
+from app.server.fields.schemas import read
 from app.server.fields.tools import thinking_of, tools_of
 from app.server.monitoring.counter import Ticket
 from app.server.requests import Drafting, Service, common_fields
@@ -19,8 +20,7 @@ from app.server.responses.schemas import (
     conversation_of,
     resolved,
 )
-from app.server.transport.reading import read
-from app.server.transport.sending import JsonReply, Stream, send_whole
+from app.server.sending import JsonReply, Stream, send_whole
 from engine.errors import InvalidRequest
 from engine.request import Request
 from engine.values.messages import Message

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag, TypeAdapter
@@ -138,8 +139,7 @@ def _functions(value: Any) -> Any:
     return value
 
 
-def _choice(value: Any) -> Any:
-    return check_choice(value, "name", '{"type": "function", "name": NAME}')
+_FORM = '{"type": "function", "name": NAME}'
 
 
 def _known(value: Any) -> Any:
@@ -183,7 +183,7 @@ class ResponseBody(GenerationBody, ThinkingBody):
             | Annotated[NamedFunctionToolBody, Tag(FUNCTION)]
             | Annotated[AllowedFunctionsBody, Tag(ALLOWED)],
             Discriminator(kind_of_choice),
-            BeforeValidator(_choice),
+            BeforeValidator(partial(check_choice, inner="name", form=_FORM)),
         ]
         | None
     ) = None
@@ -302,14 +302,10 @@ def conversation_of(items: Sequence[Item], before: Sequence[Message] = ()) -> tu
                 calls = (*messages[-1].tool_calls, call)
                 messages[-1] = replace(messages[-1], tool_calls=calls)
             case OutputItem():
-                messages.append(_output(item, path, names))
+                instead = ", or the response that made it as previous_response_id"
+                name = called_tool(item.call_id, names, f"{path}.call_id", instead)
+                text = text_of(item.output, f"{path}.output")
+                messages.append(Message("tool", text, tool_call_id=item.call_id, name=name))
             case ReferenceItem():
                 raise AssertionError("references are resolved before")
     return tuple(messages)
-
-
-def _output(item: OutputItem, path: str, names: dict[str, str]) -> Message:
-    instead = ", or the response that made it as previous_response_id"
-    name = called_tool(item.call_id, names, f"{path}.call_id", instead)
-    text = text_of(item.output, f"{path}.output")
-    return Message("tool", text, tool_call_id=item.call_id, name=name)

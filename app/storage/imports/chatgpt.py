@@ -18,6 +18,8 @@ from app.storage.imports.conversation import (
     TOOL,
     Conversation,
     NotAChat,
+    dict_of,
+    list_of,
     seconds_of,
     text_of,
     with_thought,
@@ -127,8 +129,7 @@ class _Tree:
             stack += [(child, parent, reply) for child in reversed(children)]
 
     def _children(self, name: str) -> list[str]:
-        children = self._nodes[name].get("children")
-        named = children if isinstance(children, list) else []
+        named = list_of(self._nodes[name].get("children"))
         return [each for each in named if isinstance(each, str) and each in self._nodes]
 
     def _take(
@@ -136,9 +137,8 @@ class _Tree:
     ) -> tuple[int | None, _Reply | None]:
         """Take in a node; return the message after which the next one stands, and the reply that the next
         one may continue."""
-        message = self._nodes[name].get("message")
-        message = message if isinstance(message, dict) else {}
-        role = _dict(message.get("author")).get("role")
+        message = dict_of(self._nodes[name].get("message"))
+        role = dict_of(message.get("author")).get("role")
         if role not in ("user", "assistant", "tool") or _is_hidden(message):
             return parent, reply
         shown = name in self._path
@@ -151,7 +151,7 @@ class _Tree:
             return self._found.add("user", text, parent, shown=shown), None
         longer = _Reply(parent) if reply is None else replace(reply, number=None)
         known, longer.shown = longer.length, shown
-        longer.model = text_of(_dict(message.get("metadata")).get("model_slug")) or longer.model
+        longer.model = text_of(dict_of(message.get("metadata")).get("model_slug")) or longer.model
         self._extend(longer, message)
         self._room += _REPEATED * (longer.length - known)
         return parent, longer
@@ -169,14 +169,13 @@ class _Tree:
         return reply.parent if reply.number is None else reply.number
 
     def _extend(self, reply: _Reply, message: dict[str, Any]) -> None:
-        content = _dict(message.get("content"))
+        content = dict_of(message.get("content"))
         kind = content.get("content_type")
         if kind == "thoughts":
-            thoughts = content.get("thoughts")
-            for each in thoughts if isinstance(thoughts, list) else []:
-                texts = (text_of(_dict(each).get(name)) for name in ("summary", "content"))
+            for each in list_of(content.get("thoughts")):
+                texts = (text_of(dict_of(each).get(name)) for name in ("summary", "content"))
                 reply.thoughts = reply.thoughts.plus("\n".join(filter(None, texts)))
-        elif _dict(message.get("author")).get("role") == "tool" and kind not in (
+        elif dict_of(message.get("author")).get("role") == "tool" and kind not in (
             "execution_output",
             "multimodal_text",
         ):
@@ -185,7 +184,7 @@ class _Tree:
             reply.parts = reply.parts.plus(self._text(message))
 
     def _text(self, message: dict[str, Any]) -> str:
-        content = _dict(message.get("content"))
+        content = dict_of(message.get("content"))
         kind, recipient = content.get("content_type"), message.get("recipient")
         if kind in _IGNORED:
             return ""
@@ -198,8 +197,7 @@ class _Tree:
             return _block(text_of(content.get("text")), named)
         if kind == "execution_output":
             return _block(text_of(content.get("text")))
-        parts = content.get("parts")
-        texts = [self._part(part) for part in parts] if isinstance(parts, list) else []
+        texts = [self._part(part) for part in list_of(content.get("parts"))]
         texts.append("" if texts else text_of(content.get("text")))
         text = _CITATION.sub("", "\n".join(filter(None, texts)))
         if recipient == "python" and kind == "text":
@@ -209,13 +207,13 @@ class _Tree:
     def _part(self, part: object) -> str:
         if isinstance(part, str):
             return part
-        value = _dict(part)
+        value = dict_of(part)
         kind = text_of(value.get("content_type"))
         if text_of(value.get("text")):  # of a recording, what was said
             return text_of(value["text"])
         if "image" in kind:
             self._found.left_out[PICTURE] += 1
-            drawn = _dict(_dict(value.get("metadata")).get("dalle")).get("prompt")
+            drawn = dict_of(dict_of(value.get("metadata")).get("dalle")).get("prompt")
             return f"[Picture left out: {drawn}]" if text_of(drawn) else "[Picture left out]"
         if "audio" in kind or "video" in kind:
             self._found.left_out[SOUND] += 1
@@ -224,10 +222,9 @@ class _Tree:
 
     def _files(self, message: dict[str, Any]) -> list[str]:
         """Return a line for each attached file; pictures are told by the message's parts."""
-        attached = _dict(message.get("metadata")).get("attachments")
         lines = []
-        for each in attached if isinstance(attached, list) else []:
-            name, kind = (text_of(_dict(each).get(key)) for key in ("name", "mime_type"))
+        for each in list_of(dict_of(message.get("metadata")).get("attachments")):
+            name, kind = (text_of(dict_of(each).get(key)) for key in ("name", "mime_type"))
             if not kind.startswith("image/"):
                 self._found.left_out[FILE] += 1
                 lines.append(f"[File left out: {name or 'without a name'}]")
@@ -235,12 +232,8 @@ class _Tree:
 
 
 def _is_hidden(message: dict[str, Any]) -> bool:
-    metadata = _dict(message.get("metadata"))
+    metadata = dict_of(message.get("metadata"))
     return bool(metadata.get("is_visually_hidden_from_conversation")) or message.get("weight") == 0
-
-
-def _dict(value: object) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
 
 
 def _block(text: str, language: str = "") -> str:

@@ -66,6 +66,16 @@ def text_of(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
+def dict_of(value: object) -> dict[str, Any]:
+    """Return a value that should be an object, as one."""
+    return value if isinstance(value, dict) else {}
+
+
+def list_of(value: object) -> list[Any]:
+    """Return a value that should be a list, as one."""
+    return value if isinstance(value, list) else []
+
+
 def seconds_of(value: object, unit: float = 1.0) -> float | None:
     """Return a time as seconds since 1970; None for what is no time before the year 3000."""
     if not isinstance(value, int | float) or isinstance(value, bool):

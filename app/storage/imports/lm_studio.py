@@ -14,6 +14,8 @@ from app.storage.imports.conversation import (
     TOOL,
     Conversation,
     NotAChat,
+    dict_of,
+    list_of,
     seconds_of,
     text_of,
     with_thought,
@@ -49,9 +51,7 @@ def read(value: dict[str, Any]) -> Conversation:
 
 
 def _configured(value: dict[str, Any]) -> str:
-    config = value.get("perChatPredictionConfig")
-    fields = config.get("fields") if isinstance(config, dict) else None
-    for each in fields if isinstance(fields, list) else []:
+    for each in list_of(dict_of(value.get("perChatPredictionConfig")).get("fields")):
         if isinstance(each, dict) and each.get("key") == _SYSTEM:
             return text_of(each.get("value"))
     return ""
@@ -59,16 +59,14 @@ def _configured(value: dict[str, Any]) -> str:
 
 def _add(found: Conversation, message: dict[str, Any], parent: int | None) -> int | None:
     """Add the versions of a message beside each other; return the one after which the next stands."""
-    versions = message.get("versions")
     selected, last = message.get("currentlySelected"), parent
-    for number, version in enumerate(versions if isinstance(versions, list) else []):
+    for number, version in enumerate(list_of(message.get("versions"))):
         if not isinstance(version, dict) or version.get("role") not in ("user", "assistant"):
             continue
         text = _text(found, version)
         if not text.strip():
             continue
-        sender = version.get("senderInfo")
-        model = text_of(sender.get("senderName")) if isinstance(sender, dict) else ""
+        model = text_of(dict_of(version.get("senderInfo")).get("senderName"))
         shown = number == selected
         added = found.add(version["role"], text, parent, shown=shown, model=model or None)
         if shown or last == parent:
@@ -86,8 +84,7 @@ def _text(found: Conversation, version: dict[str, Any]) -> str:
         if not isinstance(step, dict):
             continue
         if step.get("type") == "contentBlock":
-            style = step.get("style")
-            thinks = isinstance(style, dict) and style.get("type") == "thinking"
+            thinks = dict_of(step.get("style")).get("type") == "thinking"
             (thoughts if thinks else texts).append(_content(found, step.get("content")))
         elif step.get("type") in ("toolStatus", "toolCall"):
             found.left_out[TOOL] += 1
@@ -99,7 +96,7 @@ def _text(found: Conversation, version: dict[str, Any]) -> str:
 def _content(found: Conversation, content: object) -> str:
     """Return the text of a list of contents; others are named, and counted as left out."""
     parts: list[str] = []
-    for each in content if isinstance(content, list) else []:
+    for each in list_of(content):
         if not isinstance(each, dict):
             continue
         kind = each.get("type")

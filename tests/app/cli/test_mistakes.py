@@ -117,7 +117,7 @@ def test_a_draft_is_needed_to_draft_with_one_and_missed_before_anything_is_loade
     foretoken: Foretoken, model: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
 ) -> None:
     """People waited for a pair of gigabytes, and were told then."""
-    monkeypatch.delattr("app.cli.loading._load")
+    monkeypatch.delattr("app.cli.loading.compile_before")
     result = foretoken(*words, "--pair", model)
     assert result.status == 2
     assert "needs a draft model" in result.err

@@ -118,7 +118,7 @@ def test_mistakes_are_told_before_anything_is_loaded(
     message: str,
 ) -> None:
     """A base that does not exist was told of when the rival was in memory."""
-    monkeypatch.delattr("app.cli.loading._load")
+    monkeypatch.delattr("app.cli.loading.compile_before")
     result = foretoken("race", *words, "--pair", model, *QUICK, "--data-dir", tmp_path)
     assert result.status == 2
     assert message in result.err
@@ -131,7 +131,7 @@ def test_two_pairs_that_do_not_fit_at_once_are_refused_before_either_is_loaded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The second was refused once the first was in memory."""
-    monkeypatch.delattr("app.cli.loading._load")
+    monkeypatch.delattr("app.cli.loading.compile_before")
     monkeypatch.setattr(memory, "free_bytes", lambda: 250_000_000)
     both = ("--pair", pair[0], "--base-pair", pair[1])
     result = foretoken("race", "Hi", *both, *QUICK, "--data-dir", tmp_path)

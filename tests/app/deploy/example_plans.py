@@ -7,10 +7,9 @@ from types import MappingProxyType
 from typing import Any
 
 from app.deploy.gpus import parse_gpus
-from app.deploy.known import find
+from app.deploy.model import find
 from app.deploy.planning import make_plan
-from app.deploy.request import Plan, PlanRequest
-from app.deploy.targets import Targets
+from app.deploy.request import Plan, PlanRequest, Targets
 
 PLANS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {

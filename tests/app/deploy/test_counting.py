@@ -9,8 +9,7 @@ import pytest
 
 from app.deploy.estimate.network import of_model
 from app.deploy.gpus import AWQ, BF16, FP8, INT4, MXFP4, NVFP4
-from app.deploy.known import find, known_models
-from app.deploy.model import of_config, of_path
+from app.deploy.model import find, known_models, of_config, of_path
 from engine.errors import ModelError
 from engine.loading.catalog_file import read_catalog_file
 from tests.support.places import ROOT

@@ -8,7 +8,7 @@ import pytest
 
 from app.deploy.estimate.speed import Load, outcome, table
 from app.deploy.gpus import parse_gpus
-from app.deploy.known import known_models
+from app.deploy.model import known_models
 from app.deploy.planning import make_plan
 from app.deploy.request import Plan, PlanRequest
 

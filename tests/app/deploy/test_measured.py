@@ -13,8 +13,7 @@ import pytest
 
 from app.cli.text.plan import plan_text
 from app.deploy.gpus import parse_gpus
-from app.deploy.known import known_models
-from app.deploy.launch_plan import PlanOptions, plan_for
+from app.deploy.launch_plan import PlanOptions, acceptance_from, cost, facts, plan_for
 from app.deploy.measured import (
     LARGEST,
     Measured,
@@ -23,12 +22,11 @@ from app.deploy.measured import (
     of_figures,
     replan,
 )
+from app.deploy.model import known_models
 from app.deploy.planning import make_plan
 from app.deploy.render import render
-from app.deploy.report import acceptance_from, cost, facts
-from app.deploy.request import PlanRequest
+from app.deploy.request import PlanRequest, Targets
 from app.deploy.support import notes
-from app.deploy.targets import Targets
 from engine.errors import InvalidRequest, OutOfMemory
 
 VLLM = """

@@ -10,12 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.deploy.gpus import KINDS, Gpus, parse_gpus
-from app.deploy.known import known_models
 from app.deploy.methods import CAN, ENGINES, METHODS, Needs
+from app.deploy.model import known_models
 from app.deploy.planning import fits, make_plan
-from app.deploy.request import PlanRequest
+from app.deploy.request import PlanRequest, Targets
 from app.deploy.support import notes
-from app.deploy.targets import Targets
 from engine.errors import ForetokenError, InvalidRequest, OutOfMemory
 
 

@@ -19,13 +19,12 @@ import yaml
 
 from app.cli.text.plan import plan_text
 from app.deploy.gpus import parse_gpus
-from app.deploy.known import find
+from app.deploy.launch_plan import facts
 from app.deploy.methods import CAN, NONE
-from app.deploy.model import of_path
+from app.deploy.model import find, of_path
 from app.deploy.planning import make_plan
 from app.deploy.render import render
 from app.deploy.render.rendered import LOOPBACK, Shell, command
-from app.deploy.report import facts
 from app.deploy.request import Plan, PlanRequest
 from app.deploy.support import notes
 from tests.app.deploy.example_plans import PLANS, example_plan

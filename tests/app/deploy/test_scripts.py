@@ -21,9 +21,8 @@ import pytest
 import yaml
 
 from app.deploy.gpus import parse_gpus
-from app.deploy.known import find
 from app.deploy.launch_plan import write_folder
-from app.deploy.model import of_path
+from app.deploy.model import find, of_path
 from app.deploy.planning import make_plan
 from app.deploy.render import render
 from app.deploy.request import PlanRequest

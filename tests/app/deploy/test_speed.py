@@ -11,17 +11,16 @@ from pathlib import Path
 import pytest
 
 from app.cli.text.plan import plan_text
-from app.deploy.drafters import Drafter
 from app.deploy.estimate.assumptions import RANGE
 from app.deploy.estimate.memory import Layout
-from app.deploy.estimate.network import GpuGroup, of_model, seconds
+from app.deploy.estimate.network import Drafter, GpuGroup, of_model, seconds
 from app.deploy.estimate.speed import Load, Setup, outcome, schedule, stops_paying
 from app.deploy.gpus import KINDS, parse_gpus
-from app.deploy.known import known_models
+from app.deploy.launch_plan import facts, ground
 from app.deploy.methods import METHODS, acceptance_of
+from app.deploy.model import known_models
 from app.deploy.planning import make_plan
 from app.deploy.render import render
-from app.deploy.report import facts, ground
 from app.deploy.request import Plan, PlanRequest
 
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import pytest
 
-from app.deploy.known import known_models
 from app.deploy.methods import ENGINE_TABLE, REFUSED, VLLM
+from app.deploy.model import known_models
 from tests.support.parsers import parsed_there
 
 VARIABLE = "FORETOKEN_VLLM"

@@ -19,7 +19,7 @@ from typing import Any
 import httpx
 import pytest
 
-from app.server.transport import reading
+from app.server.fields import schemas as reading
 from app.web import connections
 from engine.api import LoadRequest
 from engine.errors import OutOfMemory

@@ -10,7 +10,7 @@ import pytest
 from openai import APIError, AsyncOpenAI, OpenAI
 from openai.types.chat import ChatCompletionChunk
 
-from app.server.transport.sending import encode
+from app.server.sending import encode
 from engine.events import Failed, Finished
 from engine.values import MAX_DEPTH
 

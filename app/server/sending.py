@@ -55,7 +55,7 @@ async def _disconnected(receive: Receive) -> None:
 
 
 async def send_whole(
-    http: HttpRequest, work: Coroutine[Any, Any, Any], close: Callable[[], None]
+    http: HttpRequest, work: Coroutine[Any, Any, Any], close: Callable[[], None] = lambda: None
 ) -> Response:
     """Return the result of ``work`` as JSON; call ``close`` in the end, also when the client leaves."""
     try:

@@ -1,1 +1,0 @@
-"""Request bodies in; answers and streams out; clients that leave."""
