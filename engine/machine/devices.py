@@ -34,6 +34,8 @@ _LOST = (
     "illegal memory access", "illegal instruction", "misaligned address", "unspecified launch failure",
 )  # fmt: skip
 """Texts in RuntimeErrors of Triton and cuBLAS that quote the driver."""
+_REFUSED = "CUBLAS_STATUS_NOT_SUPPORTED"
+"""cuBLAS has no product of such sizes: it launched nothing."""
 
 _lost: set[str] = set()
 
@@ -139,7 +141,7 @@ def device_errors(device: torch.device) -> Iterator[None]:
         lost = isinstance(error, torch.AcceleratorError) or any(
             words in str(error) for words in _LOST
         )
-        if ran_out(error) or not lost:
+        if ran_out(error) or not lost or _REFUSED in str(error):
             raise
         lose(device)
         raise DeviceLost(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Protocol
 
 import torch
@@ -28,5 +29,8 @@ def capture(run: Callable[[], object], what: str, pool: Any) -> Graph | None:
     except RuntimeError as error:  # a lost device raises again at its next call
         log.warning("No CUDA graph of %s, so it runs without one, slower: %s", what, error)
         torch.cuda.set_stream(stream)  # a failed capture leaves its own stream set
+        # It may also leave torch's allocator in the capture, where freeing memory is an error for good.
+        with suppress(RuntimeError):
+            torch._C._cuda_endAllocateToPool(stream.device_index, pool)
         return None
     return graph

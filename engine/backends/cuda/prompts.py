@@ -23,12 +23,15 @@ def attend_prompt(query: Tensor, cache: LayerKV, past: int) -> Tensor:
     """
     from torch.nn.attention.bias import causal_lower_right  # imports torch's compiler, seconds
 
-    rows, heads, _ = query.shape
-    length, group = past + rows, heads // cache.keys.shape[0]
-    keys, values = (
-        part[:, :length].repeat_interleave(group, 0)[None] for part in (cache.keys, cache.values)
-    )
+    rows, length = len(query), past + len(query)
+    keys, values = (part[None, :, :length] for part in (cache.keys, cache.values))
+    # A copy of them for each query head would be half a gigabyte for 32,768 tokens of an 8B.
     attended = F.scaled_dot_product_attention(
-        query.transpose(0, 1)[None], keys, values, causal_lower_right(rows, length), scale=1.0
+        query.transpose(0, 1)[None],
+        keys,
+        values,
+        causal_lower_right(rows, length),
+        scale=1.0,
+        enable_gqa=True,
     )
     return attended[0].transpose(0, 1).reshape(rows, -1)

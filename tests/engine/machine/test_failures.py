@@ -48,7 +48,14 @@ def test_a_device_that_failed_is_told_and_not_used_again(error: RuntimeError) ->
     assert place.torch_device == CPU and "Restart Foretoken" in place.notes[0]
 
 
-def test_what_is_no_failure_of_the_device_goes_through() -> None:
-    with pytest.raises(RuntimeError, match="shapes cannot be multiplied"), device_errors(CPU):
-        raise RuntimeError("mat1 and mat2 shapes cannot be multiplied")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "mat1 and mat2 shapes cannot be multiplied",
+        "CUDA error: CUBLAS_STATUS_NOT_SUPPORTED when calling `cublasLtMatmul`",
+    ],
+)
+def test_what_is_no_failure_of_the_device_goes_through(text: str) -> None:
+    with pytest.raises(RuntimeError, match=text), device_errors(torch.device("cuda")):
+        raise RuntimeError(text)
     assert not devices.look().lost
