@@ -11,7 +11,9 @@ import torch
 from torch import Tensor
 
 from engine.backends.cuda.decoder import CudaDecoder
+from engine.backends.cuda.prompts import attend_prompt, is_plain
 from engine.backends.cuda.trial.findings import Comparison, some
+from engine.kernels.cuda import STREAMED_ROWS
 from engine.kernels.cuda.attention import Tiling, Workspace, attend, choose_tiling
 from engine.kernels.cuda.kv_cache import FP8, LayerKV, StaticKVCache
 from engine.kernels.cuda.linear.dispatch import DTYPE
@@ -89,7 +91,7 @@ class AttentionCase:
         return lambda: run(slice(None))
 
     def check_attends(self, comparison: Comparison) -> Callable[[], object]:
-        """Try ``attend``; see ``try_kernel``."""
+        """Try ``attend``, and torch's attention of a prompt; see ``try_kernel``."""
         spec, cache = self.spec, self._filled()
         tiling = self._tiling
         workspace = Workspace.make(
@@ -97,7 +99,7 @@ class AttentionCase:
             device=self.device,
         )  # fmt: skip
         masks: dict[str, Any] = {"window": spec.window, "cap": spec.score_cap}
-        query = self._queries()
+        query = self._queries(MAX_ROWS)
         for start in self._starts():
 
             def run(rows: slice, start: int = start) -> Tensor:
@@ -110,6 +112,13 @@ class AttentionCase:
             cache.set_length(start)
             expected = attend_reference(query, cache.slots[0], cache.length, **masks)
             comparison.near(whole, expected, _ATTENTION_ERROR)
+        many, kv = self._queries(2 * STREAMED_ROWS), cache.slots[0]
+        for past in (0, tiling.split):
+            end = past + len(many)
+            if end <= self.capacity and is_plain(spec, kv, end):
+                cache.set_length(past)
+                expected = attend_reference(many, kv, cache.length, **masks)
+                comparison.near(attend_prompt(many, kv, past), expected, _ATTENTION_ERROR)
         return lambda: run(slice(None))
 
     def _starts(self) -> list[int]:
@@ -130,10 +139,10 @@ class AttentionCase:
             rope_and_store_reference(qkv, cache.slots[0], cache.length, **self.rope)
         return cache
 
-    def _queries(self) -> Tensor:
-        """Return queries (16, heads, head_dim), scaled so that some positions count more than others."""
+    def _queries(self, rows: int) -> Tensor:
+        """Return queries (rows, heads, head_dim), scaled so that positions count differently."""
         heads, width = self.spec.heads, self.spec.head_dim
-        part = self._qkv(MAX_ROWS, seed=1)[:, : heads * width]
+        part = self._qkv(rows, seed=1)[:, : heads * width]
         return part.reshape(-1, heads, width) * (2 / math.sqrt(width))
 
     def _qkv(self, rows: int, seed: int) -> Tensor:

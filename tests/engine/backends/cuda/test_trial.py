@@ -13,9 +13,11 @@ pytest.importorskip("triton")
 
 from engine.api import LoadProgress, Stage
 from engine.backends.cuda.decoder import CudaDecoder
+from engine.backends.cuda.prompts import attend_prompt
 from engine.backends.cuda.trial import model as trial
 from engine.backends.cuda.trial import verdicts
-from engine.backends.cuda.trial.findings import Finding
+from engine.backends.cuda.trial.attention import attention_cases
+from engine.backends.cuda.trial.findings import Comparison, Finding
 from engine.events import Failed, Finished
 from engine.local.engine import LocalEngine
 from engine.local.host_rules import Rules
@@ -179,6 +181,22 @@ def test_wrong_sampling_is_found_by_the_hosts_rules(
     fault = first_fault(model)
     assert wrong.launches and fault is not None and fault.kernel == "sampling"
     assert fault.why
+
+
+@pytest.mark.parametrize("right", [True, False])
+def test_wrong_attention_of_a_prompt_is_found(
+    right: bool, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows of a prompt's second part that do not see the first."""
+    (case,) = attention_cases(load(folder, context=400))
+    if not right:
+        monkeypatch.setattr(
+            "engine.backends.cuda.trial.attention.attend_prompt",
+            lambda query, cache, past: attend_prompt(query, cache, 0),
+        )
+    comparison = Comparison()
+    case.check_attends(comparison)
+    assert bool(comparison.why) is not right
 
 
 def test_a_kernel_that_does_not_run_is_found(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
