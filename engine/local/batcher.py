@@ -9,6 +9,7 @@ of requests that run alone.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from time import perf_counter
 
@@ -20,6 +21,8 @@ from engine.drafting.controllers.batch import BatchController
 from engine.machine.devices import device_errors
 from engine.models.base import BatchModel
 from engine.values import MAX_ROWS
+
+log = logging.getLogger(__name__)
 
 
 class Batcher:
@@ -75,8 +78,8 @@ class Batcher:
                     chunk = prefill.entry(most)
                     entries.append(chunk)
                 logits = self._model.forward_batch(entries)
-        except Exception:
-            pass  # each request then computes alone, and the one at fault fails alone
+        except Exception:  # each request then computes alone, and the one at fault fails alone
+            log.warning("A pass for several requests failed", exc_info=True)
         if logits is None:  # not inside ``except``, where the error keeps the pass's tensors alive
             for item in verifies:
                 item.ready = True

@@ -16,7 +16,7 @@ import torch
 
 from engine.api import CacheListener, TopToken
 from engine.backends.native import build
-from engine.decoding.context import Context
+from engine.decoding.context import PREFILL_CHUNK, Context
 from engine.decoding.proposer import DeviceDrafting, RoundProposer
 from engine.decoding.target import Target
 from engine.decoding.text.channels import channels_of
@@ -373,6 +373,10 @@ class Session:
         )
         draft = None if inside is None else inside.draft
         self.target.round_runner(None if draft is None else draft.drafter).prepare()
+        if self.target.model.info.device.startswith("cuda"):
+            # Else the first prompt would load libraries and compile kernels within its reply.
+            self.target.extend([0] * min(PREFILL_CHUNK, self.target.context - 1))
+            self.target.clear()
 
     @property
     def heads_on_host(self) -> tuple[str, ...]:

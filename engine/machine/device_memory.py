@@ -38,9 +38,8 @@ def gpu_free_bytes(device: torch.device) -> int | None:
         return None
     import torch
 
-    with device_errors(device):
-        cached = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-        return int(torch.cuda.mem_get_info(device)[0]) + cached
+    with device_errors(device):  # what torch still reserves belongs to graphs, or is in pieces
+        return int(torch.cuda.mem_get_info(device)[0])
 
 
 def release() -> None:

@@ -47,8 +47,9 @@ GPU_GRAPH_BYTES = 24_000_000
 """Bytes of one CUDA graph, its nodes and private memory; each sampling mode has one for each depth.
 One of depth 5 took 21 to 23 MB on an H200 (docs/results/nvidia-h200-2026-11-26.md)."""
 
-GPU_VOCABULARY_ROWS = 4
-"""Numbers of 4 bytes for every token of a row: logits, p, q, and those in the bin of a cut."""
+GPU_VOCABULARY_ROWS = 20
+"""Numbers of 4 bytes for every token of a row: logits, p, q, and a truncation's sorted values, their
+places and sums, of which some have 8 bytes."""
 
 
 @dataclass(frozen=True, slots=True)
