@@ -66,6 +66,13 @@ BROKEN_LOGITS = (
 )
 """A ModelError's message."""
 
+DAMAGED_CACHE = (
+    "The model's logits contain NaN or infinity: its packed weights, as the cache stored them, were "
+    "damaged and have been removed. Load the model again. If that does not help, its own file is "
+    "damaged too: download it again."
+)
+"""A ModelError's message."""
+
 DEAD_END = "The grammar allows none of the model's tokens here. Correct the grammar."
 """An InvalidRequest's message."""
 

@@ -9,11 +9,12 @@ from functools import partial
 
 from torch import Tensor
 
+from engine.backends.native.cache import why_broken
 from engine.decoding.acceptance import Acceptance, accept_matching, rejection_sample, verify_block
 from engine.decoding.context import Context
 from engine.decoding.proposer import DraftProposal
 from engine.decoding.sampling import Sampler
-from engine.errors import BROKEN_LOGITS, DEAD_END, InvalidRequest, ModelError
+from engine.errors import DEAD_END, InvalidRequest, ModelError
 from engine.events import Tree
 from engine.noise import Stream, uniform
 from engine.values import TopTokens
@@ -99,7 +100,7 @@ class Verifier:
         *shown, next_p = probabilities([*places, (rows[-1], acceptance.next_token)])
         # A NaN logit makes its whole row NaN, or, if sums skip it, leaves no probability.
         if not all(0 < p < math.inf for p in (next_p, *(shown[node] for node in acceptance.path))):
-            raise ModelError(BROKEN_LOGITS)
+            raise ModelError(why_broken())
         mask = self.sampler.mask
         if mask is not None and not mask.allows(paths[rows[-1]], acceptance.next_token):
             # A row without an allowed token is not masked.

@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engine.kernels.native.weight_cache import CachedWeights, WeightCache, wait
+from engine.kernels.native.weight_cache import CachedWeights, WeightCache, wait, why_broken
 from engine.machine import compilers
 from engine.models.checkpoints.gguf.description import describe, is_gguf
 
 if TYPE_CHECKING:
     from engine.kernels.native.library import LinearLibrary
 
-__all__ = ["folder", "forget_gone", "of_model", "wait"]
+__all__ = ["folder", "forget_gone", "of_model", "wait", "why_broken"]
 
 
 def folder() -> Path:

@@ -197,7 +197,7 @@ class Matrix:
             raise MemoryError("no memory for a weight")
         self.pointer = pointer
         weakref.finalize(self, library.free_matrix, pointer)
-        self._alive = None if mapped is None or cache is None else cache.mapped
+        self._alive = None if mapped is None else cache
         if mapped is None:
             self._fill(kinds, parts)
             if cache is not None and key is not None:

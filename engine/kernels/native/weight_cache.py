@@ -3,7 +3,8 @@
 A file holds the images of all matrices from its first byte, so that whole huge pages can be mapped, then
 a table in JSON, its SHA-256, and its size. Its name is a hash of everything that the bytes depend on. It
 is used if its size, its table's hash, and the first and last page of every matrix are as they were
-written. What was not flushed before the system started anew is not used.
+written. The rest is checked some time after the load, or as soon as logits are broken. What was not
+flushed before the system started anew is not used.
 
 Files are written once and then replaced or deleted, never changed, so a mapping stays as it is.
 """
@@ -12,9 +13,11 @@ from __future__ import annotations
 
 import contextlib
 import ctypes as c
+import functools
 import hashlib
 import json
 import logging
+import math
 import mmap
 import os
 import shutil
@@ -23,6 +26,8 @@ import sys
 import tempfile
 import threading
 import time
+import weakref
+import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,7 +35,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from engine.errors import BROKEN_LOGITS, DAMAGED_CACHE
 from engine.files import parse_json, size_on_disk
+
+if sys.platform != "win32":
+    import fcntl
 
 log = logging.getLogger(__name__)
 
@@ -49,8 +58,10 @@ _PAGE = 4096
 _SIZE, _HASH = 8, 32
 _FLUSHED = stat.S_IRUSR
 """The mode of a file that is on the disk."""
-_ABANDONED_S = 3600.0
-"""Age of an unfinished file that no process writes any more."""
+_CHECK_AFTER_S = 10.0
+"""Seconds from a load to the check of all that is mapped, so that it delays no first token."""
+_LOWEST = 19
+"""The nice value of the thread that checks."""
 
 
 class File(Protocol):
@@ -86,10 +97,13 @@ class WeightCache:
 
         Only on Linux was it measured that matrices are as fast in a mapped file.
         """
+        given = os.environ.get(LIMIT, str(LIMIT_GB))
         try:
-            limit = float(os.environ.get(LIMIT, LIMIT_GB))
+            limit = float(given)
         except ValueError:
-            log.warning("%s is %r and not a number of GB.", LIMIT, os.environ[LIMIT])
+            limit = math.nan
+        if not 0 <= limit < math.inf:
+            _warn_once(f"{LIMIT} is {given!r}, not a number of GB: {LIMIT_GB:g} GB is used.")
             limit = LIMIT_GB
         return cls(folder, int(limit * 1e9)) if limit > 0 and sys.platform == "linux" else None
 
@@ -112,15 +126,12 @@ class WeightCache:
             size += now.st_size
         if size < self.fewest:
             return None
+        self._forget_parts()
         name = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
         return CachedWeights(self, self.folder / f"{name}{_SUFFIX}", tuple(paths))
 
     def make_room(self, size: int) -> bool:
         """Delete files until ``size`` more bytes are within the limits; return whether they are."""
-        for part in self._files(_PART):
-            with contextlib.suppress(OSError):
-                if time.time() - part.stat().st_mtime > _ABANDONED_S:
-                    part.unlink()
         self.forget_gone()
         kept = sorted(self._files(_SUFFIX), key=_last_use)
         total = sum(map(size_on_disk, kept))
@@ -138,6 +149,13 @@ class WeightCache:
                 if table is None or not all(map(os.path.exists, table["files"])):
                     each.unlink(missing_ok=True)
 
+    def _forget_parts(self) -> None:
+        """Delete unfinished files whose processes are gone."""
+        for part in self._files(_PART):
+            with contextlib.suppress(OSError), part.open("rb") as stream:
+                _lock(stream.fileno())
+                part.unlink()
+
     def _files(self, suffix: str) -> list[Path]:
         return list(self.folder.glob(f"*{suffix}"))
 
@@ -150,7 +168,11 @@ class CachedWeights:
     file: Path
     model: tuple[str, ...]
     mapped: np.ndarray | None = None
+    is_damaged: bool = False
+    """Whether the file was found damaged while it was mapped."""
     _places: dict[str, int] = field(default_factory=dict)
+    _sums: list[tuple[int, int, int]] = field(default_factory=list)
+    """Places, sizes and checksums of the images."""
     _packed: dict[str, Packed] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -163,6 +185,8 @@ class CachedWeights:
                 pages = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
             if _ends(pages, table["matrices"].values()) != table["ends"]:
                 return
+            places = table["matrices"].items()
+            self._sums = [(at, size, table["sums"][key]) for key, (at, size) in places]
             if hasattr(mmap, "MADV_HUGEPAGE"):
                 with contextlib.suppress(OSError):  # a kernel without huge pages
                     pages.madvise(mmap.MADV_HUGEPAGE)
@@ -174,7 +198,8 @@ class CachedWeights:
         with contextlib.suppress(OSError):  # a folder that is read-only
             os.utime(self.file)
         self.mapped = np.frombuffer(pages, np.uint8)
-        self._places = {key: place for key, (place, _) in table["matrices"].items()}
+        self._places = {key: at for key, (at, _) in places}
+        _in_use.add(self)
 
     def find(self, key: str) -> int | None:
         """Return the address of a matrix's image, while ``mapped`` lives; None if it is not stored."""
@@ -196,6 +221,29 @@ class CachedWeights:
             self.file.unlink(missing_ok=True)
         elif self.mapped is not None:
             _flush_behind(self.file)
+            timer = threading.Timer(_CHECK_AFTER_S, _check_behind, [weakref.ref(self)])
+            timer.daemon = True
+            timer.start()
+
+    def check(self) -> bool:
+        """Return whether all that is mapped is as it was written. If not, the file is deleted.
+
+        Reads the whole file, at about 4 GB/s.
+        """
+        if self.mapped is None or self.is_damaged:
+            return not self.is_damaged
+        pages = self.mapped.data
+        if all(zlib.crc32(pages[at : at + size]) == total for at, size, total in self._sums):
+            return True
+        self.is_damaged = True
+        with contextlib.suppress(OSError):
+            self.file.unlink(missing_ok=True)
+        what = "could not be deleted: delete it" if self.file.exists() else "was deleted"
+        log.warning(
+            "The packed weights in %s are damaged. The file %s. Replies since the model was loaded "
+            "may be wrong: load it again.", self.file, what,
+        )  # fmt: skip
+        return False
 
     def _save(self, matrices: dict[str, Packed]) -> None:
         part = None
@@ -203,13 +251,21 @@ class CachedWeights:
             self.cache.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             sizes = {key: each.library.image_bytes(each.pointer) for key, each in matrices.items()}
             if not self.cache.make_room(sum(sizes.values())):
-                raise OSError("there is no room")
+                raise OSError(
+                    f"{sum(sizes.values()) / 1e9:.1f} GB are needed, {LIMIT} allows "
+                    f"{self.cache.limit / 1e9:g} GB, and {self.cache.spared / 1e9:.0f} GB of the "
+                    "disk stay free"
+                )
             descriptor, part = tempfile.mkstemp(_PART, dir=self.cache.folder)
             with open(descriptor, "rb+", buffering=0) as stream:
+                _lock(stream.fileno())
                 _write(stream.fileno(), matrices, sizes, self.model)
-            os.replace(part, self.file)
+                os.replace(part, self.file)  # locked until it has its name
         except OSError as error:
-            log.info("Packed weights are not stored in %s: %s", self.cache.folder, error)
+            _warn_once(
+                f"Packed weights are not stored in {self.cache.folder}: {error.strerror or error}. "
+                "Every load packs them again, which takes seconds, and more memory."
+            )
             if part is not None:
                 Path(part).unlink(missing_ok=True)
         else:
@@ -230,7 +286,10 @@ def _write(
         at += size
     with mmap.mmap(to, 0, access=mmap.ACCESS_READ) as pages:
         ends = _ends(pages, places.values())
+        with memoryview(pages) as view:
+            sums = {key: zlib.crc32(view[at : at + size]) for key, (at, size) in places.items()}
     table: dict[str, Any] = {"files": model, "matrices": places, "ends": ends, "boot": _boot()}
+    table["sums"] = sums
     text = json.dumps(table).encode()
     os.write(to, text + hashlib.sha256(text).digest() + len(text).to_bytes(_SIZE, "little"))
 
@@ -258,6 +317,33 @@ def _ends(pages: mmap.mmap, places: Iterable[Sequence[int]]) -> str:
         digest.update(pages[at : at + _PAGE])
         digest.update(pages[at + size - _PAGE : at + size])
     return digest.hexdigest()
+
+
+_in_use: weakref.WeakSet[CachedWeights] = weakref.WeakSet()
+
+
+def why_broken() -> str:
+    """Return why logits are no numbers. Deletes the files that are mapped and damaged."""
+    sound = [each.check() for each in list(_in_use)]
+    return BROKEN_LOGITS if all(sound) else DAMAGED_CACHE
+
+
+def _check_behind(weights: weakref.ref[CachedWeights]) -> None:
+    if hasattr(os, "setpriority"):  # of this thread, on Linux
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _LOWEST)
+    if (held := weights()) is not None:
+        held.check()
+
+
+@functools.cache
+def _warn_once(text: str) -> None:
+    log.warning("%s", text)
+
+
+def _lock(descriptor: int) -> None:
+    """Lock a file until it is closed or its process ends. Raises OSError if it is locked."""
+    if sys.platform != "win32":
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 _writers: list[threading.Thread] = []

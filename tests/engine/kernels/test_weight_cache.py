@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from engine.errors import BROKEN_LOGITS, DAMAGED_CACHE
 from engine.kernels.formats.block_formats import DRAFT_FORMAT, NATIVE_FORMATS
 from engine.kernels.native import weight_cache
 from engine.kernels.native.library import Kind, Library, Matrix
@@ -123,6 +125,51 @@ def test_a_damaged_or_foreign_file_is_replaced(model: Model, how: str) -> None:
     check_equal(model.load(again), packed)
 
 
+def test_damage_in_the_middle_is_found_while_the_file_is_mapped(
+    model: Model, caplog: pytest.LogCaptureFixture
+) -> None:
+    packed = model.load(model.entry())
+    (file,) = model.files
+    entry = model.entry()
+    check_equal(model.load(entry), packed)
+    assert entry.check()
+    assert weight_cache.why_broken() == BROKEN_LOGITS
+    assert model.files == [file]
+    at, size, _ = entry._sums[0]
+    assert size > 3 * 4096
+    file.chmod(0o600)
+    with file.open("r+b") as stream:
+        stream.seek(at + size // 2)
+        stream.write(b"\xff" * 64)
+    assert model.entry().mapped is not None  # the ends are whole
+    assert weight_cache.why_broken() == DAMAGED_CACHE
+    assert model.files == []
+    assert str(file) in caplog.text
+    check_equal(model.load(model.entry()), packed)
+    again = model.entry()
+    check_equal(model.load(again), packed)
+    assert again.check()
+
+
+def test_all_is_checked_some_time_after_a_load(
+    model: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model.load(model.entry())
+    (file,) = model.files
+    file.chmod(0o600)
+    with file.open("r+b") as stream:
+        stream.seek(3 * 4096 // 2)
+        stream.write(b"\xff" * 64)
+    monkeypatch.setattr(weight_cache, "_CHECK_AFTER_S", 0.0)
+    before = set(threading.enumerate())
+    entry = model.entry()
+    model.load(entry)
+    for thread in set(threading.enumerate()) - before:
+        thread.join(60)
+    assert entry.is_damaged
+    assert model.files == []
+
+
 def test_another_library_setting_or_file_is_another_entry(model: Model) -> None:
     model.load(model.entry())
     assert model.entry(Path("another.so")).mapped is None
@@ -160,11 +207,17 @@ def test_a_read_only_folder_is_read(model: Model) -> None:
     check_equal(model.load(model.entry(Path("another.so"))), packed)
 
 
-def test_a_folder_that_cannot_be_made_changes_nothing(model: Model) -> None:
+def test_a_folder_that_cannot_be_made_changes_nothing(
+    model: Model, caplog: pytest.LogCaptureFixture
+) -> None:
     packed = model.load(model.entry())
     (model.folder / "taken").touch()
     elsewhere = replace(model, cache=replace(model.cache, folder=model.folder / "taken" / "cache"))
     check_equal(elsewhere.load(elsewhere.entry()), packed)
+    check_equal(elsewhere.load(elsewhere.entry()), packed)
+    (told,) = caplog.messages
+    assert str(elsewhere.cache.folder) in told
+    assert "Every load packs them again" in told
 
 
 def test_files_stay_within_the_limit_and_leave_the_disk_room(model: Model) -> None:
@@ -189,6 +242,42 @@ def test_files_of_deleted_models_go(model: Model) -> None:
     assert len(model.files) == 1
     (model.folder / "model").unlink()
     model.cache.forget_gone()
+    assert model.files == []
+
+
+@pytest.mark.parametrize("given", ["-1", "abc", "nan", "inf"])
+def test_a_limit_that_is_none_says_what_is_used(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture, given: str
+) -> None:
+    weight_cache._warn_once.cache_clear()
+    monkeypatch.setenv(weight_cache.LIMIT, given)
+    cache = WeightCache.of_app(tmp_path)
+    assert cache is not None
+    assert cache.limit == 20 * 10**9
+    (told,) = caplog.messages
+    assert repr(given) in told
+    assert "20 GB is used" in told
+
+
+def test_what_a_killed_process_left_goes_and_what_is_being_written_stays(model: Model) -> None:
+    model.cache.folder.mkdir()
+    code = f"""
+import tempfile
+from pathlib import Path
+from engine.kernels.native import weight_cache
+descriptor, part = tempfile.mkstemp(".part", dir={str(model.cache.folder)!r})
+weight_cache._lock(descriptor)
+print("ready", flush=True)
+input()
+"""
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen([sys.executable, "-c", code], **pipes) as writer:
+        assert writer.stdout is not None and writer.stdout.readline() == "ready\n"
+        model.entry()
+        assert len(model.files) == 1
+        writer.kill()
+        writer.wait()
+    model.entry()
     assert model.files == []
 
 

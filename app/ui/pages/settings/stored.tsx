@@ -15,7 +15,10 @@ type FoldersView = { folders: Folder[]; free: string; moved: Record<string, stri
 const FOLDERS = {
   data: ["Chats and settings", "Change with --data-dir."],
   models: ["Downloaded models", "Change with the variable FORETOKEN_MODELS."],
-  cache: ["Compiled kernels", "Safe to delete."],
+  cache: [
+    "Compiled kernels and packed weights",
+    "Safe to delete. Packed weights take at most 20 GB; change with the variable FORETOKEN_WEIGHT_CACHE_GB.",
+  ],
   hub: ["Hugging Face cache", "Shared with other programs."],
 };
 
