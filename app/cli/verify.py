@@ -46,7 +46,7 @@ def verify(
         None, "--prompts", help="File of JSON lines: prompt, messages, or turns (the first counts)."
     ),
     count: int = Option(
-        8, min=1, max=10_000, help="Most prompts of the file, or of the included set."
+        8, min=1, max=10_000, help="At most this many prompts of the file, or of the included set."
     ),
     max_tokens: int = Option(24, min=1, help="Most tokens per reply."),
     seed: int = Option(1, help="Draws depths and sampling."),

@@ -74,7 +74,7 @@ def _body(message: StoredMessage) -> str:
     thought = message.parts.thought
     folded = f"<details><summary>Thought</summary>\n\n{thought}\n\n</details>"
     parts = [folded] if thought else []
-    parts += [message.content] if message.content else []
+    parts += [message.content] if message.content or not message.calls else []
     for call in message.calls.calls if message.calls else ():
         where = f" on {call.server}" if call.server else ""
         parts.append(f"Called `{call.name}`{where} ({call.state}):\n\n{fenced(call.arguments)}")

@@ -12,7 +12,7 @@ from typing import IO
 
 from engine.errors import InvalidRequest
 from engine.events import Emitted, Event, Finished, Origin, Queued, Started
-from engine.stats import Statistics, percent
+from engine.stats import Statistics, percent, times
 from engine.thoughts import Thoughts
 from engine.values.units import counted
 
@@ -52,8 +52,11 @@ def progress(task: str) -> Iterator[Callable[[int, int], None]]:
 
 def check_writable(file: Path, option: str = "out") -> None:
     """Raise InvalidRequest where the file of an option cannot be written, before anything is measured."""
+    if not file.parent.exists():
+        raise InvalidRequest(
+            option, f"The folder {file.parent} does not exist. Create it, or choose another --{option}."
+        )
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
         there = file.exists()
         with file.open("ab"):
             pass
@@ -173,6 +176,9 @@ def summary(statistics: Statistics) -> str:
         parts.append(f"mean acceptance length {statistics.mean_acceptance_length:.2f}")
     if statistics.time_to_first_token_s is not None:
         parts.append(f"first token after {statistics.time_to_first_token_s * 1000:.0f} ms")
-    if statistics.decision is not None:
+    if statistics.speedup and statistics.drafted:
+        parts.append(f"{times(statistics.speedup)} the speed without drafting")
+    # Why drafts were made is a forecast: beside what was measured it would contradict it.
+    if statistics.decision is not None and not statistics.decision.depth:
         parts.append(statistics.decision.why)
     return ", ".join(parts)

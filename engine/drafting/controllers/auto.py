@@ -121,6 +121,7 @@ class Auto:
         self._options: dict[str | None, Option] = {}
         self._tries: dict[str, Option] = {}
         self._announced: Decision | None = None
+        self._guess: Option | None = None  # announced by the prior alone
         self._announced_at = 0  # by ``_rounds``
         for member in members.values():
             member.begin()
@@ -324,8 +325,11 @@ class Auto:
         """Return the decision if it differs from the one announced last."""
         told = self._announced
         soon = self._rounds - self._announced_at < _ANNOUNCE
-        if soon and told is not None and bool(told.depth) == bool(depth):
+        measured = leader.name is None or self.members[leader.name].measured
+        stale = self._guess is not None and measured and leader is not self._guess
+        if soon and not stale and told is not None and bool(told.depth) == bool(depth):
             return None
+        self._guess = None if measured else leader
         plain, self._announced_at = self._options[None], self._rounds
         best = max((self._options[name] for name in self.members), key=_speed)
         assert best.name is not None

@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,8 @@ import pytest
 
 from app.cli.text import output
 from engine import trace
-from engine.events import Emitted, Finished, Prefilled, Started
-from engine.stats import Tally
+from engine.events import Decision, Emitted, Finished, Prefilled, Started
+from engine.stats import Statistics, Tally
 from tests.app.cli.conftest import Foretoken
 from tests.support import documents as made
 from tests.support.checkpoints import write_random
@@ -256,7 +257,25 @@ def test_the_controller_tells_what_it_decided(foretoken: Foretoken, model: Path)
     for words, decides in (((), True), (("--depth", 3), False), (("--controller", "off"), False)):
         result = foretoken("chat", *TALE, "--pair", model, "--max-tokens", 20, "--json", *words)
         assert bool(result.last_json["decision"]) == decides
-        assert ("drafting " in result.out.splitlines()[-3]) == decides
+
+
+def test_the_line_after_a_reply_has_its_own_figures_and_no_forecast() -> None:
+    """It said "2.8 tokens per round" beside a measured acceptance length of 1.44."""
+    drafting = Decision(4, "drafting up to 4 tokens: 2.8 tokens per round", 0.3, 0.7)
+    reply = Statistics(
+        rounds=10,
+        completion_tokens=14,
+        drafted=20,
+        accepted=4,
+        decode_s=1.0,
+        plain_s=0.1,
+        decision=drafting,
+    )
+    said = output.summary(reply)
+    assert "mean acceptance length 1.40" in said and "1.4x the speed without drafting" in said
+    assert "2.8" not in said
+    paused = replace(drafting, depth=0, why="drafting paused: it cannot be faster here")
+    assert "paused" in output.summary(replace(reply, decision=paused))
 
 
 def test_a_target_alone_is_loaded_with_the_draft_beside_it_and_with_the_context_that_is_stated(

@@ -285,6 +285,8 @@ def test_the_prior_is_named_as_an_assumption_until_a_draft_was_verified() -> Non
     first, *later = decisions(play(machine, warm(machine).auto(15), 100))
     assert first.why.endswith("(estimated before the first draft)")
     assert later and "estimated" not in later[-1].why
+    first, *later = decisions(play(machine, warm(machine).auto(15), 8))  # a short reply's rounds
+    assert "estimated" in first.why and later and "estimated" not in later[-1].why
 
 
 class Mixture(Machine):
