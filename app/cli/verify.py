@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
+import shlex
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
@@ -30,6 +32,9 @@ if TYPE_CHECKING:
     from engine.bench.verify.report import Report
 
     LineUp = Sequence[Program | NotMeasured]
+
+_FOLDERS = re.compile(r"(?:(?<=[=:])|^)(?:[A-Za-z]:)?[/\\~](?:[^:]*[/\\])?")
+"""The folders of an absolute path, which begins a word or follows ``::`` or ``=``."""
 
 
 @options.with_load
@@ -105,7 +110,9 @@ def verify(
         raise InvalidRequest("quantization", f"Nothing was compared. {' '.join(made.left_out)}")
     print(visible("\n".join(made.sentences())))
     if report is not None or as_json:
+        made.command = _command(sys.argv[1:])
         made.facts = {"tokens of a reply": f"at most {max_tokens}", "seed": str(seed)}
+        made.facts |= comparison.drawn(prompts, seed)
         made.facts |= _facts(files, line_up)
     if report is not None:
         report.write_text(made.markdown(), encoding="utf-8")
@@ -141,7 +148,16 @@ def _compare(
         with open_here(load, folder) as engine, progress("Comparing") as on_progress:
             assert engine.loaded is not None
             made.name, kind = engine.loaded.name, engine.loaded.quantization
-            run(engine, found=made.found, on_progress=on_progress)
+
+            def tell(done: int, total: int) -> None:
+                on_progress(done, total)
+                # A bar is drawn in terminals alone: files get a line for each tenth.
+                if not sys.stderr.isatty() and 10 * done // total > told[-1]:
+                    told.append(10 * done // total)
+                    print(f"Weights in {kind}: {done:,} of {total:,} replies", file=sys.stderr)
+
+            told = [0]
+            run(engine, found=made.found, on_progress=tell)
     except (InvalidRequest, OutOfMemory) as error:
         if chosen or getattr(error, "field", "quantization") != "quantization":
             raise
@@ -178,6 +194,17 @@ def _facts(files: LoadRequest, line_up: LineUp) -> dict[str, str]:
     for server in {one.server for one in line_up if isinstance(one, LlamaCpp)}:
         facts["llama.cpp"] = printed(server, "--version").partition("\n")[0]
     return facts | dict(diagnostics.versions() + diagnostics.machine())
+
+
+def _command(words: Sequence[str]) -> str:
+    """Return the command that repeats the run, without the folders of paths, which may name people."""
+    shown = [
+        word
+        if before == "--prompt" or word.startswith("--prompt=")
+        else _FOLDERS.sub("", word.rstrip("/"))
+        for before, word in zip(("", *words), words, strict=False)
+    ]
+    return shlex.join(["foretoken", *shown])
 
 
 def _print(title: str, what: Table) -> None:

@@ -54,7 +54,8 @@ def check_writable(file: Path, option: str = "out") -> None:
     """Raise InvalidRequest where the file of an option cannot be written, before anything is measured."""
     if not file.parent.exists():
         raise InvalidRequest(
-            option, f"The folder {file.parent} does not exist. Create it, or choose another --{option}."
+            option,
+            f"The folder {file.parent} does not exist. Create it, or choose another --{option}.",
         )
     try:
         there = file.exists()

@@ -26,6 +26,8 @@ from engine.values.sampling import AcceptanceRule, Sampling
 RULES = (AcceptanceRule.GREEDY, AcceptanceRule.COUPLED)
 TOP = 5
 """The likeliest tokens of each position, whose log probabilities are compared too."""
+TEMPERATURES = 0.3, 1.5
+"""Lowest and highest that is drawn."""
 _TRUNCATIONS: tuple[dict[str, float], ...] = (
     {},
     {},
@@ -128,12 +130,31 @@ def cases(prompts: Sequence[EncodedPrompt], seed: int, **settings: Any) -> Itera
     for number, prompt in enumerate(prompts):
         own_seed = rng.getrandbits(32)
         greedy = Sampling(repetition_penalty=rng.choice((1.0, 1.0, 1.0, 1.1)), seed=own_seed)
-        temperature, cut = round(rng.uniform(0.3, 1.5), 1), dict[str, Any](rng.choice(_TRUNCATIONS))
+        temperature, cut = (
+            round(rng.uniform(*TEMPERATURES), 1),
+            dict[str, Any](rng.choice(_TRUNCATIONS)),
+        )
         sampled = Sampling(temperature=temperature, seed=own_seed, **cut)
         for rule, sampling in zip(RULES, (greedy, sampled), strict=True):
             depth = rng.choice((*[rng.randint(1, MAX_DEPTH)] * 3, None))
             request = Request(token_ids=prompt.tokens, sampling=sampling, **settings)
             yield Case(number, rule, depth, request)
+
+
+def drawn(prompts: Sequence[EncodedPrompt], seed: int) -> dict[str, str]:
+    """Return the depths and temperatures of ``cases`` as facts of a report, by prompt."""
+    every = list(cases(prompts, seed))
+    greedy, sampled = every[::2], every[1::2]
+    depths = [
+        ["auto" if one.depth is None else str(one.depth) for one in e] for e in (greedy, sampled)
+    ]
+    return {
+        "depth at temperature 0, by prompt": ", ".join(depths[0]),
+        "temperature drawn, by prompt": ", ".join(
+            str(e.request.sampling.temperature) for e in sampled
+        ),
+        "depth at that temperature, by prompt": ", ".join(depths[1]),
+    }
 
 
 def run(

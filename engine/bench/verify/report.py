@@ -16,7 +16,15 @@ from engine.bench.real.contest import Case, Method, NotMeasured, Result, Setting
 from engine.bench.real.reports.report import Table
 from engine.bench.real.reports.summary import words
 from engine.bench.reports.sweep import grid
-from engine.bench.verify.comparison import TOP, Change, Difference, Found, Row, ShownToken
+from engine.bench.verify.comparison import (
+    TEMPERATURES,
+    TOP,
+    Change,
+    Difference,
+    Found,
+    Row,
+    ShownToken,
+)
 from engine.decoding.text.codec import TextCodec
 from engine.stats import percent
 from engine.values.method_titles import method_title
@@ -27,7 +35,9 @@ MOST_SHOWN, LONGEST_SHOWN = 50, 2000
 """Prompts and differences of a page, and characters of a prompt."""
 WHAT = (
     "Each reply is compared with what plain decoding writes to the same prompt alone: every token, its "
-    f"log probability, and those of the {TOP} likeliest tokens in its place. Equal means every bit."
+    f"log probability, and those of the {TOP} likeliest tokens in its place. Equal means every bit. "
+    "Each prompt is asked at temperature 0 and at one drawn for it. Where several are asked at once, "
+    "some are repeated to fill the last group."
 )
 
 
@@ -55,6 +65,7 @@ class Report:
     absent: Sequence[NotMeasured] = ()
     left_out: list[str] = field(default_factory=list)
     facts: dict[str, str] = field(default_factory=dict)
+    command: str = ""
 
     def verdict(self) -> str:
         """Say whether all replies are equal, and what it means."""
@@ -116,6 +127,8 @@ class Report:
             parts += [f"## Weights in {quantization}", _grid(self.table(quantization))]
         if self.peers:
             parts += ["## Other engines", _grid(self.peer_table())]
+        if self.command:
+            parts += ["## Command", _fenced(visible(self.command))]
         parts += ["## Facts", _grid((("what", "value"), list(self.facts.items())))]
         parts.append(f"## Prompts ({len(self.prompts):,}; at most {MOST_SHOWN} are shown)")
         for number, prompt in enumerate(self.prompts[:MOST_SHOWN], start=1):
@@ -128,6 +141,7 @@ class Report:
         """Return the stable keys that scripts rely on; inner ones are the dataclasses' fields."""
         return {
             "facts": self.facts,
+            "command": self.command,
             "prompts": self.prompts,
             "results": [asdict(row) for row in self.found.rows.values()],
             "left_out": self.left_out,
@@ -189,7 +203,8 @@ def _changed(where: str, first: Change) -> str:
 def _column(row: Row) -> str:
     if row.at_once > 1:
         return f"{row.at_once} at once"
-    return "temperature 0" if row.rule == AcceptanceRule.GREEDY else "sampled"
+    low, high = TEMPERATURES
+    return "temperature 0" if row.rule == AcceptanceRule.GREEDY else f"temperature {low} to {high}"
 
 
 def _shown(place: ShownToken | None) -> str:
@@ -203,7 +218,8 @@ def _cell(rows: Collection[Row]) -> str:
     replies, differ = sum(row.replies for row in rows), sum(row.differ for row in rows)
     if all(row.is_reference for row in rows):
         return "compared with" if rows else "-"
-    return f"{differ:,} of {replies:,} differ" if differ else f"{replies:,} equal"
+    said = counted(replies, "reply", "replies")
+    return f"{differ:,} of {said} differ" if differ else f"{said} equal"
 
 
 def _grid(table: Table) -> str:

@@ -24,7 +24,7 @@ SHORT = ("--max-tokens", 6, "--quantization", "fp32", "--prompt", "Hello there",
 def test_equal_replies_are_a_table_and_status_0(
     foretoken: Foretoken, model: Path, tmp_path: Path
 ) -> None:
-    page = tmp_path / "new" / "report.md"
+    page = tmp_path / "report.md"
     result = foretoken("verify", f"{model}::", *SHORT, "--report", page)
     assert result.status == 0, result.err
     assert "compared with" in result.out and "Weights in fp32" in result.out
@@ -38,6 +38,13 @@ def test_equal_replies_are_a_table_and_status_0(
     text = page.read_text(encoding="utf-8")
     assert digest in text and "```\nHello there\n```" in text
     assert str(tmp_path) not in text  # a path may name a person
+    again = (
+        f"foretoken verify {model.name}:: --max-tokens 6 --quantization fp32 --prompt 'Hello there'"
+    )
+    assert again in text and "depth at temperature 0, by prompt" in text
+    assert "temperature 0.3 to 1.5" in result.out and "1 reply equal" in result.out
+    total = sum(row["replies"] for row in value["results"])
+    assert f"Weights in fp32: {total} of {total} replies" in result.err
 
 
 def test_a_broken_rule_is_reported_with_status_1(
@@ -134,6 +141,7 @@ def test_what_cannot_be_is_told_before_anything_is_loaded(
         (("--llama-cpp", tmp_path), "holds no llama-server"),
         (("--openvino", tmp_path), "is not a virtual environment"),
         (("--report", tmp_path / "file" / "page.md"), "Choose another --report"),
+        (("--report", tmp_path / "absent" / "a.md"), "does not exist"),
         (("--prompts", broken), "line 1"),
         (("--prompts", tmp_path / "absent"), "cannot be read"),
         (("--prompt", "word " * 100_000), "exceeds the context"),
@@ -142,6 +150,7 @@ def test_what_cannot_be_is_told_before_anything_is_loaded(
     ):
         result = foretoken("verify", f"{model}::", *words)
         assert result.status == 2 and reason in result.err, (words, result.err)
+    assert not (tmp_path / "absent").exists()
     assert "is a server" in foretoken("verify", "http://127.0.0.1:9").err
 
 

@@ -32,8 +32,8 @@ def test_equal_replies_are_counted_without_those_they_are_compared_with() -> Non
     head, lines = report.table("fp32")
     assert head == ("method", "drafted", "accepted", "temperature 0", "4 at once")
     assert lines == [
-        ("Off (none)", "-", "-", "compared with", "4 equal"),
-        ("Draft model (draft)", "8", "50.0\u00a0%", "2 equal", "-"),
+        ("Off (none)", "-", "-", "compared with", "4 replies equal"),
+        ("Draft model (draft)", "8", "50.0\u00a0%", "2 replies equal", "-"),
     ]
 
 
@@ -46,7 +46,7 @@ def test_a_difference_is_told_with_place_tokens_and_log_probabilities() -> None:
         "token 3. Without drafts it is ' |<b>' (token 40, log probability -0.25), with them '`\\n' "
         "(token 41)."
     )
-    assert "1 of 2 differ" in report.table("fp32")[1][1]
+    assert "1 of 2 replies differ" in report.table("fp32")[1][1]
     assert report.as_json()["differences"][0]["first"]["expected"]["id"] == 40
 
 
