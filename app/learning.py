@@ -26,6 +26,7 @@ from app.settings.preferences import PreferencesFile
 from engine.api import Engine, Generation, Loaded
 from engine.errors import ForetokenError, NotLoaded
 from engine.events import Emitted, Event, Finished, Started
+from engine.files import write_private
 from engine.loading.inventory import EMBEDDED
 from engine.switching import SwitchingEngine
 
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
     from engine.train.learning import Slices, Subject
 
 T = TypeVar("T")
+Stamp = tuple[int, int] | None
+"""Of a file, to see whether another process replaced it; None: there is none."""
 
 log = logging.getLogger(__name__)
 
@@ -47,9 +50,37 @@ FRESH = 2000
 FEWEST = 16
 """Replies from which on a head learns."""
 _LOOK_S = 0.5
+_GENERATION = "generation"
 _MOST_GENERAL = 200
 KINDS = ("eagle3", "medusa", "lstm", "mlp")
 """Kinds of heads that can learn, the first one loaded does."""
+
+
+def stamp_of(path: Path) -> Stamp:
+    """Return the stamp of a file that is replaced and never written in place."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns
+
+
+def generation_of(root: Path) -> Stamp:
+    """Return what changes when lessons are deleted, or another version is chosen, by any process."""
+    return stamp_of(root / _GENERATION)
+
+
+def new_generation(root: Path) -> Stamp:
+    """Tell running apps that the files below ``root`` changed. Raises DiskError."""
+    write_private(root / _GENERATION, "")
+    return generation_of(root)
+
+
+def forget(root: Path) -> None:
+    """Delete lessons and learned versions. Raises OSError if something could not be deleted."""
+    (root / _GENERATION).unlink(missing_ok=True)  # first, so that running apps write no more
+    if root.exists():
+        shutil.rmtree(root)
 
 
 def learned_heads(data_dir: Path) -> list[LearnedHead]:
@@ -70,7 +101,7 @@ def summary(head: LearnedHead) -> dict[str, Any]:
         "name": state.name,
         "used": state.used,
         "version": head.version.is_dir(),
-        "replies": sum(replies for _, (replies, _, _) in days),
+        "replies": head.replies,
         "rounds": sum(rounds for _, (_, rounds, _) in days),
         "days": [[day, 1 + accepted / rounds] for day, (_, rounds, accepted) in days if rounds],
         "last": trials[-1] if trials else None,
@@ -96,7 +127,8 @@ class IdleLearning:
         """``busy``: whether the machine does something that the user waits for."""
         self._engine, self._preferences, self._busy = engine, preferences, busy
         self.root = paths.learned(data_dir)
-        self._on = preferences.read().learn
+        self._switch: tuple[Stamp, bool] = None, False
+        self._generation = generation_of(self.root)
         self._todo: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._writing = threading.RLock()
         self._halts = 0  # of those who wait for learning to stop
@@ -108,16 +140,21 @@ class IdleLearning:
 
     @property
     def on(self) -> bool:
-        return self._on
+        """The stored switch, which other processes may change."""
+        stamp = stamp_of(self._preferences.path)
+        if stamp != self._switch[0]:
+            self._switch = stamp, self._preferences.read().learn
+        return self._switch[1]
 
     @on.setter
     def on(self, on: bool) -> None:
         self._preferences.keep(learn=on)
-        self._on = on
 
     def follow(self, generation: Generation, loaded: Loaded | None) -> None:
         """Take the reply as a lesson, once it is finished."""
-        if self._on and loaded is not None and not loaded.server and loaded.heads:
+        if generation_of(self.root) != self._generation:
+            self._do(self._apply)
+        if self.on and loaded is not None and not loaded.server and loaded.heads:
             generation.listen(_Reply(lambda reply: self._do(lambda: self._add(loaded, reply))))
 
     def use(self, head: LearnedHead, learned: bool) -> None:
@@ -129,8 +166,7 @@ class IdleLearning:
     def forget(self) -> None:
         """Delete lessons and learned versions. Raises OSError if something could not be deleted."""
         with self._halted():
-            if self.root.exists():
-                shutil.rmtree(self.root)
+            forget(self.root)
         self._do(self._apply)
 
     def close(self) -> None:
@@ -181,28 +217,34 @@ class IdleLearning:
 
     def _wants(self) -> bool:
         """Return whether the last reply's head has enough to learn from."""
-        if not self._on or self._closed or self._subject is None:
+        if not self.on or self._closed or self._subject is None:
             return False
-        state = self._subject[1].place.state()
-        replies = sum(each for each, _, _ in state.days.values())
-        return state.fresh >= FRESH and replies >= FEWEST
+        place = self._subject[1].place
+        return place.state().fresh >= FRESH and place.replies >= FEWEST
 
     def _waits(self) -> bool:
         return self._busy() or self._engine.idle_s < IDLE_S
 
     def _slices(self, loaded: Loaded) -> Slices:
-        """Return slices that wait until nobody has asked for a while."""
+        """Return slices that wait until nobody has asked for a while; what is to be done comes first."""
+        began = self._generation
 
         def slices(work: Callable[[LoadedPair], T]) -> T:
             while True:
-                if self._halts or self._closed or not self._on:
-                    raise _Stopped("Learning was stopped.")
+                self._check(began)
+                while not self._todo.empty():
+                    self._next(block=False)
                 if not self._waits():
                     break
                 time.sleep(_LOOK_S)
             return self._local().when_idle(lambda pair: work(_same(pair, loaded)))
 
         return slices
+
+    def _check(self, began: Stamp) -> None:
+        """Raise _Stopped if learning must end: also for what another process switched or deleted."""
+        if self._halts or self._closed or not self.on or generation_of(self.root) != began:
+            raise _Stopped("Learning was stopped.")
 
     def _local(self) -> LocalEngine:
         if not isinstance(self._engine, SwitchingEngine):
@@ -230,9 +272,13 @@ class IdleLearning:
         return None
 
     def _add(self, loaded: Loaded, reply: _Reply) -> None:
-        subject = self._find(loaded) if self._on else None
+        subject = self._find(loaded) if self.on else None
         if subject is None or len(reply.tokens) < 2:
             return
+        if generation_of(self.root) != self._generation:  # what came before was forgotten
+            return self._apply()
+        if self._generation is None:
+            self._generation = new_generation(self.root)
         place, kind = subject.place, subject.head.kind
         place.add([*reply.prompt, *reply.tokens], len(reply.prompt))
         state = replace(place.state(), name=f"{loaded.target_name}, {kind}")
@@ -243,31 +289,37 @@ class IdleLearning:
 
         assert self._subject is not None
         loaded, subject = self._subject
-        place, state = subject.place, subject.place.state()
+        place, state, began = subject.place, subject.place.state(), self._generation
         self.doing = True
         try:
             trial = learn(self._slices(loaded), subject, state, place.lessons())
+            self._check(began)
             if trial.taken:
                 place.take(place.work / "new")
-            used = trial.taken or state.used
-            place.keep(replace(state, fresh=0, used=used, trials=(*state.trials, trial)))
+            now = place.state()  # replies came meanwhile
+            used, fresh = trial.taken or now.used, max(0, now.fresh - state.fresh)
+            place.keep(replace(now, fresh=fresh, used=used, trials=(*now.trials, trial)))
             if trial.taken:
                 self._apply()
         except _Stopped:
-            pass  # it begins again later
+            if generation_of(self.root) != self._generation:
+                self._do(self._apply)
         except NotLoaded:
             self._subject = None
         except (ForetokenError, OSError) as error:
-            log.warning("The head could not learn: %s", error)
-            place.keep(replace(state, fresh=0))
+            log.warning("The drafter could not learn: %s", error)
+            if generation_of(self.root) == began:
+                place.keep(replace(place.state(), fresh=0))
         finally:
             self.doing = False
-            shutil.rmtree(place.work, ignore_errors=True)
+            gone = began is not None and generation_of(self.root) is None
+            shutil.rmtree(self.root if gone else place.work, ignore_errors=True)
 
     def _apply(self) -> None:
         """Let the loaded head draft by what the files say now."""
         from engine.drafting import heads
 
+        self._generation = generation_of(self.root)
         loaded = self._local().loaded
         subject = None if loaded is None else self._find(loaded)
         if subject is None:

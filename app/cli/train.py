@@ -4,14 +4,13 @@ replies, its switch, and back to the published ones."""
 from __future__ import annotations
 
 import json
-import shutil
 import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from typer import Argument, Option
@@ -20,6 +19,9 @@ from app import paths
 from app.cli import options
 from engine.errors import InvalidRequest
 from engine.values.units import counted
+
+if TYPE_CHECKING:
+    from engine.drafting.learned import LearnedHead
 
 
 def train(
@@ -70,46 +72,70 @@ def train(
 
 
 def learn(
-    on: bool | None = Option(
-        None, "--on/--off", help="Let the loaded head learn from replies while idle."
-    ),
-    learned: bool | None = Option(
-        None, "--learned/--published", help="Which versions of the heads draft."
-    ),
+    on: bool = Option(False, "--on", help="Let the loaded drafter learn from replies while idle."),
+    off: bool = Option(False, "--off", help="Store and learn nothing more."),
+    learned: bool = Option(False, "--learned", help="Draft with the learned versions."),
+    published: bool = Option(False, "--published", help="Draft with the published versions."),
     forget: bool = Option(False, "--forget", help="Delete all lessons and learned versions."),
     as_json: options.JsonOption = False,
     data_dir: options.DataDirOption = None,
 ) -> None:
-    """Show or change what heads learn from replies. A running app notices at its next start."""
-    from app.learning import learned_heads
+    """Show or change what drafters learn from replies. A running app notices at once."""
+    from app import learning
     from app.settings.preferences import PreferencesFile
 
+    if on + off > 1 or learned + published > 1 or forget + (on or learned or published) > 1:
+        raise InvalidRequest(
+            "learn",
+            "These options contradict each other. State one of each pair, or --forget alone.",
+        )
     data = paths.data_folder(data_dir)
     file, root = PreferencesFile(data), paths.learned(data)
-    preferences = file.read() if on is None else file.keep(learn=on)
-    if forget and root.exists():
-        shutil.rmtree(root)
-    heads = learned_heads(data)
-    for head in heads if learned is not None else ():
-        head.keep(replace(head.state(), used=bool(learned) and head.version.is_dir()))
-    states = [head.state() for head in heads]
-    print(f"Heads learn from replies while idle: {'on' if preferences.learn else 'off'}.")
-    for state in states:
+    preferences = file.keep(learn=on) if on or off else file.read()
+    heads = learning.learned_heads(data)
+    if forget:
+        replies = sum(head.replies for head in heads)
+        names = [head.state().name for head in heads if head.version.is_dir()]
+        learning.forget(root)
+        heads = []
+        versions = f" and the learned version of {'; '.join(names)}" if names else ""
+        print(f"Deleted {counted(replies, 'reply', 'replies')}{versions}.")
+    elif (learned or published) and heads:
+        for head in heads:
+            head.keep(replace(head.state(), used=learned and head.version.is_dir()))
+        learning.new_generation(root)
+    print(f"Drafters learn from replies while idle: {'on' if preferences.learn else 'off'}.")
+    for head in heads:
+        state = head.state()
         version = "learned" if state.used else "published"
-        print(f"{state.name}: the {version} version drafts; {counted(len(state.trials), 'trial')}.")
+        print(
+            f"{state.name}: the {version} version drafts; "
+            f"{counted(head.replies, 'stored reply', 'stored replies')}, "
+            f"{counted(len(state.trials), 'trial')}."
+        )
         for trial in state.trials[-1:]:
             print(
                 f"  {trial.at}: from {counted(trial.replies, 'reply', 'replies')}, "
-                f"{trial.before:.2f} -> {trial.after:.2f} tokens a round on the newest ones, "
+                f"{trial.before:.2f} -> {trial.after:.2f} tokens per round on the newest ones, "
                 f"{trial.others_before:.2f} -> {trial.others_after:.2f} on general prompts, "
                 f"{'taken' if trial.taken else 'not taken'}."
             )
         for day, (_, rounds, accepted) in sorted(state.days.items()):
-            print(f"  {day}: {1 + accepted / max(1, rounds):.2f} tokens a round")
-    if not states:
+            print(f"  {day}: {1 + accepted / max(1, rounds):.2f} tokens per round")
+    if not heads and not forget:
         print("Nothing was learned yet.")
     if as_json:
-        print(json.dumps([asdict(state) for state in states]))
+        print(json.dumps({"on": preferences.learn, "heads": [_as_json(head) for head in heads]}))
+
+
+def _as_json(head: LearnedHead) -> dict[str, Any]:
+    """Return the state with the number of stored replies, and days with named fields."""
+    state = head.state()
+    days = [
+        {"day": day, "replies": replies, "rounds": rounds, "accepted": accepted}
+        for day, (replies, rounds, accepted) in sorted(state.days.items())
+    ]
+    return {**asdict(state), "replies": head.replies, "days": days}
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from typing import Any
 
 from engine.drafting.heads import inspect
 from engine.drafting.heads.base import HeadPlan, TargetShape
-from engine.drafting.lookup.past_replies import NEWER, ReplyFiles
+from engine.drafting.lookup.past_replies import NEWER, OLDER, ReplyFiles
 from engine.errors import ModelError
 from engine.files import read_json, write_private
 from engine.models.checkpoints.checkpoint import fingerprint
@@ -109,6 +109,12 @@ class LearnedHead:
     def work(self) -> Path:
         """Files of the learning under way."""
         return self.folder / "work"
+
+    @property
+    def replies(self) -> int:
+        """The number of stored lessons."""
+        files = (self.folder / name for name in (OLDER, NEWER))
+        return sum(file.read_bytes().count(b"\n") for file in files if file.is_file())
 
     def plan(self, target: TargetShape, published: HeadPlan, place: Path | None = None) -> HeadPlan:
         """Return the plan of the learned version, or of the one in ``place``. Raises ModelError unless it

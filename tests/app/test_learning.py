@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -98,7 +101,9 @@ def taught(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runtime]:
             patch.setattr(module, "IDLE_S", 0.05)
             waited(lambda: runtime.learning.doing)
             during = ask(runtime, "Hello")
-            assert during.text and runtime.learning.doing
+            assert during.text
+            waited(lambda: learned_heads(runtime.data_dir)[0].replies > len(QUESTIONS))
+            assert runtime.learning.doing  # it is stored while the drafter learns
             waited(lambda: states(runtime)[0].trials and not runtime.learning.doing)
             runtime.learning.on = False
             yield runtime
@@ -113,8 +118,8 @@ def test_it_is_taken_for_longer_drafts_and_changes_no_word(taught: Runtime) -> N
     (trial,) = state.trials
     assert trial.taken and trial.after > trial.before and state.used
     (days,) = state.days.values()
-    # Learning was switched off right behind the last reply, which may come too late to be counted.
-    assert days[0] - len(QUESTIONS) in (0, 1) and days[1] and days[2]
+    assert days[0] == len(QUESTIONS) + 1 and days[1] and days[2]
+    assert 0 < state.fresh < 200, "the reply that came while it learned is for the next trial"
     for question in (*QUESTIONS[:4], "Tell me a tale of a sheep."):
         plain = ask(taught, question, "none")
         assert ask(taught, question).token_ids == plain.token_ids
@@ -131,6 +136,31 @@ def test_it_is_there_at_the_next_start_and_the_published_one_is_a_click_away(
         waited(lambda: not torch.equal(weights_in_use(again), learned))
         again.learning.use(head, learned=True)
         waited(lambda: torch.equal(weights_in_use(again), learned))
+
+
+def test_another_process_switches_off_and_forgets_at_once(tmp_path: Path) -> None:
+    def command(*options: str) -> str:
+        line = [sys.executable, "-m", "app", "learn", *options, "--data-dir", str(tmp_path)]
+        return subprocess.run(line, check=True, capture_output=True, text=True).stdout
+
+    def stored() -> int:
+        return sum(head.replies for head in learned_heads(tmp_path))
+
+    with pip(tmp_path) as runtime:
+        command("--on")
+        for number in (1, 2):
+            ask(runtime, QUESTIONS[number])
+            waited(lambda number=number: stored() == number)  # type: ignore[misc]
+        assert "Deleted 2 replies." in command("--forget")
+        ask(runtime, QUESTIONS[3])
+        waited(lambda: stored() == 1 and states(runtime))
+        assert [days[0] for days in states(runtime)[0].days.values()] == [1]
+        told = json.loads(command("--off", "--json").splitlines()[-1])
+        assert not told["on"] and told["heads"][0]["days"][0]["replies"] == 1
+        ask(runtime, QUESTIONS[4])
+        runtime.learning._do(lambda: None)
+        waited(runtime.learning._todo.empty)
+        assert stored() == 1
 
 
 def test_forgetting_deletes_all_of_it(taught: Runtime) -> None:

@@ -137,7 +137,8 @@ def test_what_a_head_learned_is_switched_shown_put_back_and_forgotten(page, app)
     folder = app.data_dir / "learned" / "target" / "head"
     (folder / "head").mkdir(parents=True)
     place = LearnedHead(folder)
-    place.add(range(20), 10)
+    for _ in range(100):
+        place.add(range(20), 10)
     trial = Trial("2026-11-25", 120, 9000, 60.0, 3.1, 3.9, 5.2, 5.2, True)
     days = {"2026-11-24": (60, 400, 800), "2026-11-25": (40, 300, 900)}
     place.keep(LearnedState("Pip, eagle3", True, 0, (trial,), days))

@@ -100,7 +100,10 @@ export function History({ shown }: { shown: boolean }) {
           {data.remembered_bytes}), training recordings ({data.recorded_bytes}), and unsent messages in this browser.
         </p>
       )}
-      <p class="ft-hint">Settings, system prompts, models and trained drafters stay, and so do files you exported.</p>
+      <p class="ft-hint">
+        Also deletes what drafters learned from chats: stored replies and learned versions. Settings, system prompts,
+        models, published drafters, drafters that you trained, and files that you exported stay.
+      </p>
       <ErrorNote text={error} />
       <div class="ft-row">
         {asked && <Button key="no" ref={first} text="Cancel" onClick={() => turn(false)} />}

@@ -11,8 +11,14 @@ const BOTTOM = 24;
 const MARKED = 40; // with more points only the last has a dot
 
 // Draws `points`, [x, y] in order. `from`: where the y axis begins, unless a point is lower.
-type ChartProps = { points: [number, number][]; label: string; at: (x: number) => string; from?: number };
-export function Chart({ points, label, at, from = Infinity }: ChartProps) {
+type ChartProps = {
+  points: [number, number][];
+  label: string;
+  at: (x: number) => string;
+  from?: number;
+  axis?: string;
+};
+export function Chart({ points, label, at, from = Infinity, axis }: ChartProps) {
   const ys = points.map(([, y]) => y);
   const least = Math.min(from, ...ys);
   const most = Math.max(...ys);
@@ -42,6 +48,11 @@ export function Chart({ points, label, at, from = Infinity }: ChartProps) {
             <text x={width - RIGHT} y={HEIGHT - 6} text-anchor="end">
               {at(end)}
             </text>
+            {axis && (
+              <text x={LEFT + 4} y={TOP + 12}>
+                {axis}
+              </text>
+            )}
             <polyline class="curve" points={points.map((each) => `${x(each[0])},${y(each[1])}`).join(" ")} />
             {dots.map((each) => (
               <circle key={each[0]} cx={x(each[0])} cy={y(each[1])} r={2.6} class="dot" />

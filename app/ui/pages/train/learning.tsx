@@ -1,4 +1,4 @@
-// What heads learn from chats while the app is idle: the switch, the figures, and the way back.
+// What drafters learn from chats while the app is idle: the switch, the figures, and the way back.
 
 import { Button, ErrorNote, Panel, SureButton, Toggle, useAnswer, useTimer } from "../../shared/components";
 import { count, fixed, several } from "../../shared/format";
@@ -7,7 +7,7 @@ import { Chart } from "./chart";
 // What the backend's `learning` returns.
 interface LearnedHead {
   id: string;
-  name: string; // of the model, and the kind of head
+  name: string; // of the model, and the kind of drafter
   used: boolean; // the learned version drafts
   version: boolean; // there is one
   replies: number;
@@ -36,8 +36,8 @@ const trialOf = ({ at, replies, tokens, before, after, others_before, others_aft
 
 function stateOf({ doing, heads }: LearningView) {
   if (doing) return "Learning now. A new message interrupts it.";
-  if (!heads.length) return "On. Chat with a model that has such a drafter.";
-  return "On. It learns when nobody has asked for some seconds, after enough new replies.";
+  const when = "It learns after 2,000 new reply tokens, when nobody has asked for 4 seconds.";
+  return heads.length ? `On. ${when}` : `On. No reply is stored yet. ${when}`;
 }
 
 function learnedFrom({ replies, rounds, days, last, taken, trials }: LearnedHead) {
@@ -63,7 +63,7 @@ export function Learning({ shown }: { shown: boolean }) {
       <Toggle
         name="learn"
         label="Let the drafter learn while the app is idle"
-        hint="Stores the tokens of up to 8 MB of your latest prompts and replies, of chats and API, and the learned drafter in the data folder. Nothing leaves this machine. Replies keep their words; only the speed changes. Works for EAGLE-3, Medusa, LSTM and MLP drafters."
+        hint="Stores your latest prompts and replies as token ids (chats and API, at most 8 MB per drafter) and the learned drafter in the data folder. Nothing leaves this machine. Replies keep their words; only the speed changes. Works for EAGLE-3, Medusa, LSTM and MLP drafters."
         value={view.on}
         onChange={(on) => act("switch_learning", { on })}
       />
@@ -92,24 +92,28 @@ function Head({ head, onUse }: { head: LearnedHead; onUse: (learned: boolean) =>
   const from = days.length ? Date.parse(days[0][0]) : 0;
   const DAY_MS = 86_400_000;
   return (
-    <div class="ft-box" data-head={head.id}>
+    <div class="learned ft-box ft-stack" data-head={head.id}>
       <div class="ft-row ft-spread">
         <b>{head.name}</b>
         <span class={`tag ${used ? "good" : ""}`}>{used ? "learned version in use" : "published version in use"}</span>
       </div>
       <p class="ft-hint">{learnedFrom(head)}</p>
-      {days.length > 0 && (
+      {days.length === 1 && <p class="ft-hint">{`So far ${fixed(days[0][1])} tokens per round, on ${days[0][0]}.`}</p>}
+      {days.length > 1 && (
         <Chart
           points={days.map(([day, length]) => [(Date.parse(day) - from) / DAY_MS, length])}
           label="Tokens per round by day"
+          axis="tokens per round"
           at={(x) => new Date(from + x * DAY_MS).toISOString().slice(0, 10)}
           from={1}
         />
       )}
       {head.version && (
-        <Button data-act={used ? "published" : "learned"} onClick={() => onUse(!used)}>
-          {used ? "Back to the published version" : "Use the learned version"}
-        </Button>
+        <div class="ft-row">
+          <Button data-act={used ? "published" : "learned"} onClick={() => onUse(!used)}>
+            {used ? "Back to the published version" : "Use the learned version"}
+          </Button>
+        </div>
       )}
     </div>
   );
