@@ -83,6 +83,9 @@ def test_it_is_not_searched_and_is_folded_in_what_is_exported(backend: ChatBacke
     markdown = chat_files.written(backend.store, chat, "markdown")["text"]
     assert "<details><summary>Thought</summary>\n\nIt asks 😀\n\n</details>\n\nBlue." in markdown
     assert "think>" not in markdown
+    chat = act(backend, Settings(max_tokens=4), action="send", text="Hi", chat=None)["chat"]
+    markdown = chat_files.written(backend.store, chat, "markdown")["text"]
+    assert markdown.endswith("\n\n</details>\n\n\n")  # there is no answer
 
 
 def test_an_imported_chat_has_its_thoughts_told_apart_and_keeps_how_long_they_took(
