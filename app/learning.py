@@ -110,6 +110,16 @@ def summary(head: LearnedHead) -> dict[str, Any]:
     }
 
 
+def as_json(head: LearnedHead) -> dict[str, Any]:
+    """Return the state with the number of stored replies, and days with named fields, for programs."""
+    state = head.state()
+    days = [
+        {"day": day, "replies": replies, "rounds": rounds, "accepted": accepted}
+        for day, (replies, rounds, accepted) in sorted(state.days.items())
+    ]
+    return {**asdict(state), "replies": head.replies, "days": days}
+
+
 class _Stopped(ForetokenError):
     """Learning was switched off, or what it learns from deleted."""
 

@@ -8,9 +8,9 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 from typer import Argument, Option
@@ -19,9 +19,6 @@ from app import paths
 from app.cli import options
 from engine.errors import InvalidRequest
 from engine.values.units import counted
-
-if TYPE_CHECKING:
-    from engine.drafting.learned import LearnedHead
 
 
 def train(
@@ -125,17 +122,11 @@ def learn(
     if not heads and not forget:
         print("Nothing was learned yet.")
     if as_json:
-        print(json.dumps({"on": preferences.learn, "heads": [_as_json(head) for head in heads]}))
-
-
-def _as_json(head: LearnedHead) -> dict[str, Any]:
-    """Return the state with the number of stored replies, and days with named fields."""
-    state = head.state()
-    days = [
-        {"day": day, "replies": replies, "rounds": rounds, "accepted": accepted}
-        for day, (replies, rounds, accepted) in sorted(state.days.items())
-    ]
-    return {**asdict(state), "replies": head.replies, "days": days}
+        print(
+            json.dumps(
+                {"on": preferences.learn, "heads": [learning.as_json(head) for head in heads]}
+            )
+        )
 
 
 @contextmanager
