@@ -28,7 +28,7 @@ def prompts(tmp_path: Path) -> Path:
 def test_a_pair_is_measured_and_written_down(
     foretoken: Foretoken, gguf_pair: tuple[Path, Path], prompts: Path, tmp_path: Path
 ) -> None:
-    out = tmp_path / "results" / "real"
+    out = tmp_path / "real"
     words = ("--prompts", prompts, "--max-tokens", 12, "--repeats", 1, "--depth", 2, "--no-native")
     peer = ("--llama-cpp", stand_in(tmp_path / "peer", "llama-server"))
     pair = ("--pair", "::".join(map(str, gguf_pair)))

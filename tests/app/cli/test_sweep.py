@@ -24,7 +24,7 @@ QUICK = (*SHORT, "--quantization", "fp32", "--no-native", "--device", "cpu")
 def test_a_sweep_prints_writes_and_keeps_a_default_that_is_used_shown_and_forgotten(
     foretoken: Foretoken, model: Path, tmp_path: Path
 ) -> None:
-    out, data = tmp_path / "results" / "sweep", ("--data-dir", tmp_path / "own")
+    out, data = tmp_path / "sweep", ("--data-dir", tmp_path / "own")
     methods = ("--methods", "ngram,suffix", "--prompts", "random", "--temperature", 0)
     result = foretoken(
         *("bench", "sweep", "--pair", model, *methods, *QUICK, "--json", "--apply"),
