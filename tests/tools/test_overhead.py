@@ -50,7 +50,10 @@ def test_a_models_step_is_left_out_and_a_reader_is_not(monkeypatch: pytest.Monke
 
     answer = SuccessorModel.forward
     monkeypatch.setattr(SuccessorModel, "forward", forward)
-    for module in ("tools.overhead", "engine.decoding.loop", "engine.decoding.loop"):
+    for module in (
+        *("tools.overhead", "engine.decoding.loop"),
+        *("engine.decoding.host", "engine.decoding.work"),
+    ):
         monkeypatch.setattr(f"{module}.perf_counter", lambda: now)
     for row in run(read):
         assert (row.propose, row.judge, row.events, row.door, row.read) == (0, 0, 0, 0, 2e6)

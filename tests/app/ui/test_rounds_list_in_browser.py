@@ -18,7 +18,7 @@ LONG = """async (rounds) => {
   const root = document.createElement("aside");
   root.className = "rounds";
   root.style.cssText = "position: fixed; inset: 0 0 0 auto; width: 400px; height: 700px; z-index: 90";
-  document.querySelector(".gradio-container").append(root);
+  document.querySelector(".ft-chat").append(root);
   const reply = { id: 1, rounds: [], stats: null, running: true };
   const lit = [];
   const onLight = (...tokens) => lit.push(tokens);
@@ -107,7 +107,7 @@ FOLDED = """async (rounds) => {
   const frames = async (n = 3) => { while (n--) await new Promise(requestAnimationFrame); };
   const root = document.createElement("aside");
   root.style.height = "600px";
-  document.querySelector(".gradio-container").append(root);
+  document.querySelector(".ft-chat").append(root);
   render(h(Rounds, { reply: { id: 1, rounds, stats: null, running: false } }), root);
   await frames();
   const found = [...root.querySelectorAll(".lane")].map((lane) => [
