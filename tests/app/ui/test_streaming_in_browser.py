@@ -17,6 +17,7 @@ def page(same_page):
 def test_a_reload_during_a_reply_goes_on_with_it(page, app):
     app.engine.seconds_a_round = 0.03
     send(page, "Write 300 tokens.")
+    page.wait_for_url("**/chat/*")  # the lanes may still be those of an earlier reply
     page.wait_for_function("document.querySelector('.lanes').dataset.rounds > 5")
     page.reload()
     page.wait_for_selector(DONE)

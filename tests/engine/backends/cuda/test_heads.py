@@ -33,7 +33,7 @@ from tests.support.heads import WRITERS, block, dflash2, mtp_plan, peagle, write
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("device")]
 
-USUAL, OTHERS = ("eagle3", "block"), ("mtp", "medusa", "mlp", "lstm")
+USUAL, OTHERS = ("eagle3",), ("block", "mtp", "medusa", "mlp", "lstm")
 FORMS: dict[str, Any] = {
     "block": lambda shape: block(shape, rank=8, read=(-1, 0)),
     "DFlash": lambda shape: block(shape, read=(-1, 0)),
