@@ -30,6 +30,7 @@ import weakref
 import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from io import FileIO
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -58,6 +59,8 @@ _PAGE = 4096
 _SIZE, _HASH = 8, 32
 _FLUSHED = stat.S_IRUSR
 """The mode of a file that is on the disk."""
+_PIECE = 1 << 20
+"""Bytes that a check reads at once."""
 _CHECK_AFTER_S = 10.0
 """Seconds from a load to the check of all that is mapped, so that it delays no first token."""
 _LOWEST = 19
@@ -232,8 +235,11 @@ class CachedWeights:
         """
         if self.mapped is None or self.is_damaged:
             return not self.is_damaged
-        pages = self.mapped.data
-        if all(zlib.crc32(pages[at : at + size]) == total for at, size, total in self._sums):
+        try:  # read, not through the map: pages that no step needs would count as memory
+            with self.file.open("rb", buffering=0) as stream:
+                if all(_crc(stream, at, size) == total for at, size, total in self._sums):
+                    return True
+        except FileNotFoundError:  # another process removed it; what is mapped stays
             return True
         self.is_damaged = True
         with contextlib.suppress(OSError):
@@ -308,6 +314,18 @@ def _table(file: Path) -> dict[str, Any] | None:
     if size - length - _SIZE - _HASH != sum(size for _, size in table["matrices"].values()):
         return None
     return table
+
+
+def _crc(stream: FileIO, at: int, size: int) -> int:
+    """Return the CRC-32 of ``size`` bytes from ``at``."""
+    buffer, total = memoryview(bytearray(min(size, _PIECE))), 0
+    stream.seek(at)
+    while size:
+        got = stream.readinto(buffer[: min(size, len(buffer))])
+        if not got:
+            break
+        total, size = zlib.crc32(buffer[:got], total), size - got
+    return total
 
 
 def _ends(pages: mmap.mmap, places: Iterable[Sequence[int]]) -> str:
