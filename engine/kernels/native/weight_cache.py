@@ -318,13 +318,10 @@ def _table(file: Path) -> dict[str, Any] | None:
 
 def _crc(stream: FileIO, at: int, size: int) -> int:
     """Return the CRC-32 of ``size`` bytes from ``at``."""
-    buffer, total = memoryview(bytearray(min(size, _PIECE))), 0
     stream.seek(at)
-    while size:
-        got = stream.readinto(buffer[: min(size, len(buffer))])
-        if not got:
-            break
-        total, size = zlib.crc32(buffer[:got], total), size - got
+    total = 0
+    for done in range(0, size, _PIECE):
+        total = zlib.crc32(stream.read(min(_PIECE, size - done)), total)
     return total
 
 
