@@ -17,7 +17,7 @@ from anyio import to_thread
 from app.loading import LoadState
 from app.runtime import Runtime
 from app.server.errors import ApiError, not_loaded, queue_full
-from app.server.on_demand import Available, OnDemand
+from app.server.on_demand import Available, OnDemand, awaited, meant_by
 from app.settings.defaults import Defaults
 from engine import wire
 from engine.api import Loaded, LoadRequest, slug
@@ -69,21 +69,26 @@ class Models:
 
     def list(self) -> dict[str, Any]:
         """Return the model objects of what is in memory and what a request can load."""
-        entries = [self._entry(one) for one in self.runtime.engine.resident]
-        entries += [self._offer(one) for one in self.unloaded()]
+        here, others = self._all()
+        entries = [*map(self._entry, here), *map(self._offer, others)]
         ids = [entry["id"] for entry in entries]
         ends = {"first_id": ids[0] if ids else None, "last_id": ids[-1] if ids else None}
         return {"object": "list", "data": entries, "has_more": False, **ends}
 
-    def unloaded(self) -> Sequence[Available]:
-        """Return what is not loaded, and a request can load. Searches the disk."""
-        if self._on_demand is None:
-            return []
-        self.runtime.found.refresh()
+    def _all(self) -> tuple[Sequence[Loaded], Sequence[Available]]:
+        """Return what is in memory, and what else a request can load or wait for. Searches the disk."""
+        if self._on_demand is not None:
+            self.runtime.found.refresh()
+        offered = self._offered()  # first: what is being loaded may be in memory by now
         here = self.runtime.engine.resident
-        return [
-            one for one in self._on_demand.available() if not any(_is(one, pair) for pair in here)
-        ]
+        return here, [one for one in offered if not any(_is(one, pair) for pair in here)]
+
+    def _offered(self) -> Sequence[Available]:
+        """Return what requests can load; without loading on demand, what each of them waits for."""
+        if self._on_demand is not None:
+            return self._on_demand.available()
+        models = awaited(self.runtime, self.runtime.loader.unloaded)
+        return list({one.id: one for one in models}.values())
 
     def one(self, name: str) -> dict[str, Any]:
         """Return the object of a model. Raises a 404 if it is neither loaded nor loadable."""
@@ -92,20 +97,20 @@ class Models:
 
     def described(self) -> Sequence[ModelDescription]:
         """Return what is loaded, then what a request can load."""
-        first = map(self._described, self.runtime.engine.resident)
-        return [*first, *map(self._described, self.unloaded())]
+        here, others = self._all()
+        return [*map(self._described, here), *map(self._described, others)]
 
     def describe(self, name: str | None) -> ModelDescription:
         """Return the description of a model. Raises a 404 if it is neither loaded nor loadable."""
         return self._described(self._unloaded(name) or self.find(name))
 
     def _unloaded(self, name: str | None) -> Available | None:
-        if self._on_demand is None or not name or self.resident(name):
+        if not name or self.resident(name):
             return None
-        found = self._on_demand.named(name)
-        if found is None:
+        found = meant_by(name, self._offered())
+        if found is None and self._on_demand is not None:
             self.runtime.found.refresh()
-            found = self._on_demand.named(name)
+            found = meant_by(name, self._offered())
         return found
 
     @asynccontextmanager
@@ -232,7 +237,7 @@ class Models:
             if chosen is not None:
                 here = [pair for pair in here if pair.request == chosen.request]
             return next(iter(here), None)
-        offered = self._on_demand.named(name) if self._on_demand and name else None
+        offered = meant_by(name, self._on_demand.available()) if self._on_demand and name else None
         for pair in here:
             names = (pair.id, pair.target_name, pair.name, slug(pair.name))
             if name in names if offered is None else _is(offered, pair):

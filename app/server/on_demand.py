@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from anyio import to_thread
 
+from app.loading import LoadState
 from app.runtime import Runtime
 from app.server.errors import not_loaded
 from engine.api import Loaded, LoadRequest, slug
-from engine.errors import InvalidRequest
+from engine.errors import ForetokenError, InvalidRequest
 from engine.loading.inventory import ModelSpec, Pairing
 
 _POLL_S = 0.1
@@ -47,17 +49,6 @@ class OnDemand:
             ids.add(id)
             models[one.spec.id] = replace(one, id=id)
         return list(models.values())
-
-    def named(self, name: str) -> Available | None:
-        """Return the model that ``name`` means, if it is here: by its id, another of its names, or a
-        spelling of the id, such as owner/name."""
-        models = self.available()
-        meant = (
-            *(one for one in models if name == one.id),
-            *(one for one in models if name in one.names),
-            *(one for one in models if slug(name) == one.id),
-        )
-        return next(iter(meant), None)
 
     async def request(self, name: str | None) -> LoadRequest | None:
         """Return what to load for ``name``, with the draft that suits it; None if there is no such model.
@@ -98,6 +89,7 @@ class OnDemand:
         for spec in (*runtime.catalog.models, *runtime.beside_catalog()):
             if runtime.locate(spec) is not None:
                 yield _available(spec)
+        yield from awaited(runtime, runtime.loader.chosen)
 
     def _pairs(self) -> Iterator[Pairing]:
         """Yield the catalog's pairs whose models are on this machine."""
@@ -108,7 +100,7 @@ class OnDemand:
 
     def _request(self, name: str) -> LoadRequest | None:
         """Return what to load for ``name``: the app's choice if it has that target, else a pair of it."""
-        model = self.named(name)
+        model = meant_by(name, self.available())
         if model is None:
             return None
         runtime, chosen = self._runtime, self._runtime.loader.chosen
@@ -118,6 +110,29 @@ class OnDemand:
         if pairs:
             return runtime.request(name if name in pairs else pairs[0])
         return runtime.request(model.spec.id)
+
+
+def meant_by(name: str, models: Sequence[Available]) -> Available | None:
+    """Return the model that ``name`` means: by its id, another of its names, or a spelling of the id,
+    such as owner/name."""
+    meant = (
+        *(one for one in models if name == one.id),
+        *(one for one in models if name in one.names),
+        *(one for one in models if slug(name) == one.id),
+    )
+    return next(iter(meant), None)
+
+
+def awaited(runtime: Runtime, again: Loaded | None) -> Iterator[Available]:
+    """Yield the models that requests wait for, wherever their files are: the one that is being loaded,
+    and that of ``again``. A server tells its model's name only when it is asked, so it is left out."""
+    status = runtime.loader.status
+    ids = [status.target_id] if status.state is LoadState.WORKING else []
+    for id in (*ids, *([again.target_id] if again else ())):
+        with suppress(ForetokenError):  # its files may have been moved since
+            spec = runtime.inventory.spec(id)
+            if not spec.address:
+                yield _available(spec)
 
 
 def _free(one: Available, taken: set[str]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -13,7 +14,7 @@ import httpx
 import pytest
 
 from app.web.switch import Serving
-from engine.api import LoadRequest
+from engine.api import LoadProgress, LoadRequest, Stage
 from engine.errors import OutOfMemory
 from tests.support.fake_engine import FakeEngine
 from tests.support.places import beside
@@ -164,6 +165,37 @@ def test_without_it_only_what_is_loaded_is_there(tmp_path: Path) -> None:
     with opened(tmp_path, Serving()) as client:
         assert client.get("/v1/models").json()["data"] == []
         assert ask(client, "pip").status_code == 503
+
+
+@pytest.mark.parametrize("on_demand", [False, True])
+def test_what_is_being_loaded_is_listed_and_waited_for(tmp_path: Path, on_demand: bool) -> None:
+    """It was not, wherever no search of the disk had found it: a client saw no model to choose."""
+    folder = tmp_path / "elsewhere" / "my-model"
+    shutil.copytree(beside("stories260K"), folder)
+    opens = threading.Event()
+
+    def stages() -> Iterator[LoadProgress]:
+        assert opens.wait(60)
+        yield LoadProgress(Stage.FINISHING)
+
+    with opened(tmp_path, Serving(on_demand)) as client, ThreadPoolExecutor(1) as pool:
+        client.engine.stages = stages()  # type: ignore[attr-defined]
+        client.runtime.loader.start(LoadRequest(target=str(folder)))  # type: ignore[attr-defined]
+        for loaded in (False, True):
+            told = client.get("/v1/models").json()
+            (one,) = (one for one in told["data"] if one["id"] == "my-model")
+            assert (one["object"], one["owned_by"], one["loaded"]) == ("model", "foretoken", loaded)
+            assert "my-model" in (told["first_id"], told["last_id"])
+            assert client.get("/v1/models/my-model").json()["loaded"] == loaded
+            tags = client.get("/api/tags").json()["models"]
+            assert [each["size"] > 0 for each in tags if each["model"] == "my-model"] == [True]
+            if not loaded:
+                waiting = pool.submit(ask, client, "my-model")
+                opens.set()
+                assert waiting.result(60).json()["model"] == "my-model"
+        client.runtime.loader.unload()  # type: ignore[attr-defined]
+        assert not client.get("/v1/models/my-model").json()["loaded"]
+        assert ask(client, "my-model").json()["model"] == "my-model"
 
 
 def test_a_model_that_is_unloaded_comes_back_with_the_next_request(tmp_path: Path) -> None:
