@@ -26,13 +26,13 @@ from app.cli.text.output import progress, table
 from app.main import DEFAULT_PAIR
 from engine.api import LoadRequest
 from engine.backends.native import build
-from engine.bench.read_bandwidth import Memory
 from engine.bench.verify_cost import step_times
 from engine.drafting.controllers.warm_up import ROWS
 from engine.kernels.formats import nf4
 from engine.kernels.native import library as native
 from engine.kernels.torch.factory import kernels_for
 from engine.kernels.torch.linear import Linear, make_linear
+from engine.machine.read_bandwidth import Memory
 from engine.machine.threads import use as use_threads
 from engine.models.base import Model
 from tools.running import run_command

@@ -143,6 +143,11 @@ def _options_of_load(
     ),
     native: NativeOption = True,
     device: DeviceOption = "auto",
+    draft_device: str = Option(
+        "auto",
+        help="Device of the draft model: auto (the target's; the CPU if both do not fit on the GPU), "
+        "cpu or cuda.",
+    ),
     cuda_graphs: GraphsOption = True,
     threads: ThreadsOption = None,
     parallel: int | None = Option(

@@ -177,6 +177,7 @@ class LoadOptions:
     context: int | None = None
     threads: int | None = None
     kv_cache_dtype: str = AUTO
+    draft_device: str = AUTO
 
     def __post_init__(self) -> None:
         LoadRequest(target="", **asdict(self))  # raises InvalidRequest for a wrong value

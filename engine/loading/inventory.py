@@ -42,7 +42,7 @@ from engine.loading.hub import (
     models_folder,
     names_repository,
 )
-from engine.loading.planning.fit import SHORTEST_CONTEXT
+from engine.loading.planning.fit import ENOUGH_CONTEXT, SHORTEST_CONTEXT
 from engine.loading.planning.forecast import Forecast, estimate, forecast
 from engine.loading.pooling import pooling_of
 from engine.loading.progress import DownloadProgress
@@ -52,8 +52,6 @@ from engine.machine import memory
 from engine.models.checkpoints.gguf.description import is_gguf, name_of, siblings
 from engine.values.units import format_bytes
 
-ENOUGH_CONTEXT = 4096
-"""Tokens of context that a file or a draft must leave, if the model has as many."""
 _SHARE = 0.75
 """Share of the machine's memory that a model may take. Not what is free now, which would change the
 choice, and what a click downloads, from minute to minute."""

@@ -32,7 +32,8 @@ class LoadRequest:
     ``heads`` are folders or GGUF files: they replace the pair's own of their kind, and are added to the
     others. ``quantization`` and ``kv_cache_dtype`` auto are what the catalog, else model and machine,
     suggest; ``quantization`` stored is how a GGUF file has its weights, and for no folder.
-    ``context`` bounds the model's own. ``device``: auto, cpu or cuda. ``native``: whether a step that is
+    ``context`` bounds the model's own. ``device``: auto, cpu or cuda. ``draft_device``: the same for the
+    draft; auto is the target's, or cpu if both do not fit on the GPU. ``native``: whether a step that is
     compiled for this processor may be used; ``cuda_graphs``: whether rounds on a GPU may be captured.
     ``threads`` that compute; None is one for each physical core. ``parallel``: how many requests may
     run at once, where the backend can and memory allows it; None: a few. ``checkpoint_mb``: memory of
@@ -48,6 +49,7 @@ class LoadRequest:
     kv_cache_dtype: str = AUTO
     context: int | None = None
     device: str = AUTO
+    draft_device: str = AUTO
     native: bool = True
     cuda_graphs: bool = True
     threads: int | None = None
@@ -58,6 +60,7 @@ class LoadRequest:
         _check_one_of("quantization", self.quantization, QUANTIZATIONS)
         _check_one_of("kv_cache_dtype", self.kv_cache_dtype, KV_CACHE_DTYPES)
         devices.check(self.device)
+        devices.check(self.draft_device, "draft_device")
         threads.check(self.threads)
         if self.context is not None and self.context < 1:
             raise InvalidRequest("context", f"context is {self.context}; it must be 1 or more.")

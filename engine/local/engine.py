@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from engine.loading.planning.plan import LoadPlan
     from engine.local.pair import LoadedPair
     from engine.local.session import PreparedRequest, Session
+    from engine.machine.devices import Device
     from engine.models.base import Model
 
 T = TypeVar("T")
@@ -231,14 +232,17 @@ class LocalEngine:
             from engine.loading.planning.plan import plan_loading
             from engine.local.pair import load_pair  # noqa: F401  # for what follows
 
-        for _ in range(2):  # the kernels may fail for the target, and then for the draft
+        plan = plan_loading(files, request)
+        if plan.lacks_step:  # to exchange the pair later, the GPU would need room for two
+            _build(lambda: plan.device.cpu, watch)
             plan = plan_loading(files, request)
+        for _ in range(2):  # the kernels may fail for the target, and then for the draft
             try:
                 return plan, self._replace(plan, request, watch)
             except KernelsFailed as error:
                 log.warning("Loading again without the GPU's kernels. %s", error)
             device_memory.release()  # only now nothing refers to what failed
-        plan = plan_loading(files, request)
+            plan = plan_loading(files, request)
         return plan, self._replace(plan, request, watch)
 
     def _replace(self, plan: LoadPlan, request: LoadRequest, watch: LoadWatch) -> Loaded:
@@ -313,15 +317,20 @@ def _compile_first(files: PairFiles, request: LoadRequest, watch: LoadWatch) -> 
     if not request.native:
         return
     with uncollected_imports():
-        from engine.loading.compile_first import compile_first, needs_step
+        from engine.loading.compile_first import needs_step
         from engine.machine import devices
 
     if needs_step(files.target, request.quantization, files.pairing.target.quantization):
-        why = compile_first(
-            lambda: devices.choose(request.device), lambda: watch.begin(Stage.COMPILING)
-        )
-        if why is not None:
-            log.info("%s", why)
+        _build(lambda: devices.choose(request.device), watch)
+
+
+def _build(choose: Callable[[], Device], watch: LoadWatch) -> None:
+    """See ``compile_first``; log why it failed."""
+    from engine.loading.compile_first import compile_first
+
+    why = compile_first(choose, lambda: watch.begin(Stage.COMPILING))
+    if why is not None:
+        log.info("%s", why)
 
 
 class _QueuedRequest:

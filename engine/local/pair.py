@@ -104,7 +104,8 @@ def load_pair(
     if session.target.runs_rounds:
         watch.begin(Stage.CAPTURING)
         session.prepare_rounds()
-    if model.info.compiled and (draft is None or draft.info.compiled):
+    on_cpu = [one.info for one in (model, draft) if one is not None and one.info.device == "cpu"]
+    if on_cpu and all(info.compiled for info in on_cpu):
         # The step has its own threads; torch's would spin beside them after every small operation.
         torch.set_num_threads(1)
     forget_strings()

@@ -79,6 +79,23 @@ class Device:
     cuda_graphs: bool = True
     threads: int | None = None
 
+    @property
+    def is_gpu(self) -> bool:
+        """True for a GPU, and for a CPU that interprets a GPU's kernels."""
+        return self.kernels or self.torch_device.type == "cuda"
+
+    @property
+    def cpu(self) -> Device:
+        """The CPU of this machine, with the same settings."""
+        import torch
+
+        return Device(
+            torch.device("cpu"),
+            native=self.native,
+            cuda_graphs=self.cuda_graphs,
+            threads=self.threads,
+        )
+
 
 def choose(
     wanted: str = "auto",
@@ -98,11 +115,11 @@ def choose(
     return replace(device, native=native, cuda_graphs=cuda_graphs, threads=threads)
 
 
-def check(wanted: str) -> str:
-    """Return ``wanted`` if it names a device. Raises InvalidRequest."""
+def check(wanted: str, field: str = "device") -> str:
+    """Return ``wanted`` if it names a device. Raises InvalidRequest, which names the ``field``."""
     if wanted not in DEVICES:
         raise InvalidRequest(
-            "device", f"device is {wanted!r}; it must be one of {', '.join(DEVICES)}."
+            field, f"{field} is {wanted!r}; it must be one of {', '.join(DEVICES)}."
         )
     return wanted
 

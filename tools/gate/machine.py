@@ -9,8 +9,8 @@ from time import perf_counter
 import psutil
 import torch
 
-from engine.bench.read_bandwidth import Memory
 from engine.machine import processor, threads
+from engine.machine.read_bandwidth import Memory
 from tools.gate.figures import Limit, Machine
 
 _SIDE = 1024

@@ -8,7 +8,7 @@ from app.diagnostics import devices_here
 from app.runtime import Runtime
 from app.ui import words
 from app.ui.words.names import model_title, titles
-from engine.api import AS_STORED, FP8
+from engine.api import AS_STORED, AUTO, FP8
 from engine.errors import ForetokenError
 from engine.loading.inventory import ModelSpec
 from engine.values.units import format_bytes
@@ -111,5 +111,19 @@ class Pickers:
 
     def kv_caches(self) -> list[Choice]:
         """Return the KV cache formats that can be requested here; fp8 needs a GPU."""
-        gpu = devices_here()["cuda"] is None and self.runtime.first.device != "cpu"
-        return [(label, name) for name, label in words.KV_CACHES.items() if gpu or name != FP8]
+        return [
+            (label, name)
+            for name, label in words.KV_CACHES.items()
+            if name != FP8 or self._uses_gpu()
+        ]
+
+    def draft_devices(self) -> list[Choice]:
+        """Return the devices that a draft may have here: auto alone without a GPU."""
+        return [
+            (label, name)
+            for name, label in words.DRAFT_DEVICES.items()
+            if name == AUTO or self._uses_gpu()
+        ]
+
+    def _uses_gpu(self) -> bool:
+        return devices_here()["cuda"] is None and self.runtime.first.device != "cpu"

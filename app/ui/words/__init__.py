@@ -63,6 +63,7 @@ QUANTIZATIONS: dict[str, str] = {
     "nf4": "4 bits (NF4)",
     "stored": "As in the GGUF file",
 }
+DRAFT_DEVICES: dict[str, str] = {"auto": "Automatic", "cuda": "On the GPU", "cpu": "On the CPU"}
 KV_CACHES: dict[str, str] = {"auto": "Same as the model", "fp8": "8 bits (fp8)"}
 LOAD = "Load"
 THINKING: dict[str, str] = {

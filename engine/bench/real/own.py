@@ -12,7 +12,6 @@ from typing import Any
 
 from engine.api import Capabilities, LoadRequest
 from engine.bench.answering import isolated_options
-from engine.bench.read_bandwidth import read_bandwidth
 from engine.bench.real.child import Answer, serve
 from engine.bench.real.contest import Case, Method, Running, Setting
 from engine.bench.real.process import Worker
@@ -20,6 +19,7 @@ from engine.bench.verify_cost import step_times
 from engine.kernels.formats import AS_STORED
 from engine.local.engine import LocalEngine
 from engine.machine import threads
+from engine.machine.read_bandwidth import read_bandwidth
 from engine.models.checkpoints.checkpoint import inspect
 from engine.models.tensor_shapes import Names
 from engine.reply import ReplyState

@@ -170,7 +170,7 @@ def _stored_note(quantization: str, checkpoint: Checkpoint) -> str | None:
 
 
 def _device_note(quantization: str, checkpoint: Checkpoint, device: Device) -> str | None:
-    if device.kernels or device.torch_device.type == "cuda":
+    if device.is_gpu:
         return _gpu_note(quantization, checkpoint, device)
     if quantization == Q4:
         formats = " and ".join(each.upper() for each in formats_in_four_bits(checkpoint))

@@ -7,7 +7,7 @@ imports torch: the caller passes a GPU's free bytes (engine/machine/device_memor
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from engine.backends.cuda import GRAPH_DEPTHS, KV_SPLIT, PASS_GRAPHS, STREAMED_ROWS, kv_parts
@@ -32,6 +32,9 @@ DEFAULT_CONTEXT = 32_768
 
 SHORTEST_CONTEXT = 512
 """A pair that leaves less context is refused."""
+
+ENOUGH_CONTEXT = 4096
+"""Tokens of context that a file or a draft must leave, if the model has as many."""
 
 OVERHEAD = 300_000_000
 """Bytes of interpreter, libraries and activations."""
@@ -64,7 +67,7 @@ class ModelSize:
     ``recurrent_bytes`` are those of a sequence's recurrent states, ``saved_bytes`` what saved ones may
     take. ``heads`` count on a GPU only; they and ``vocabulary`` are 0 where they are not known.
     ``kv_sizes``: kv_heads and head_dim of each slot of the cache; without them all ``layers`` have one
-    like the model.
+    like the model. ``on_host``: it is in main memory though the target is on a GPU.
     """
 
     name: str
@@ -83,6 +86,7 @@ class ModelSize:
     recurrent_bytes: int = 0
     saved_bytes: int = 0
     kv_sizes: tuple[tuple[int, int], ...] = ()
+    on_host: bool = False
 
     @classmethod
     def of(
@@ -172,21 +176,23 @@ class ModelSize:
 @dataclass(frozen=True, slots=True)
 class ModelMemory:
     """Bytes of one model's weights, and of its cache with the asked context. ``saved``: what of the cache
-    saved states may take."""
+    saved states may take. ``on_host``: as in ``ModelSize``."""
 
     name: str
     weights: int
     kv: int
     saved: int
+    on_host: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryFit:
     """Whether a pair fits. ``context`` is the largest that does, 0 when not even the weights do.
 
-    ``needed`` counts the asked context; it is ``weights`` and ``kv`` of all ``models``, and ``work``,
-    what everything else takes. ``request``: what another request at the same time takes. A model of
-    unknown size never fits. ``sentence`` is for people, with cause and remedy.
+    ``needed`` counts the asked context; it is ``weights`` and ``kv`` of all ``models`` but those on the
+    host, and ``work``, what everything else takes. ``host``: the memory of those. ``request``: what
+    another request at the same time takes. A model of unknown size never fits. ``sentence`` is for
+    people, with cause and remedy.
     """
 
     needed: int
@@ -199,6 +205,13 @@ class MemoryFit:
     sentence: str
     models: tuple[ModelMemory, ...] = ()
     request: int = 0
+    host: MemoryFit | None = None
+
+    def more_requests(self, spare: int) -> int:
+        """Return how many requests more fit at once into a ``spare``-th of what stays free."""
+        fits = [one for one in (self, self.host) if one is not None and one.request]
+        more = (max(one.free - one.needed, 0) // spare // one.request for one in fits)
+        return min(more, default=MAX_ROWS)
 
 
 def fit(
@@ -209,45 +222,70 @@ def fit(
     overhead: int | None = None,
     instead: Mapping[str, Sequence[ModelSize]] = MappingProxyType({}),
     gpu: bool = False,
+    host_free: int | None = None,
 ) -> MemoryFit:
     """Return whether a target and what drafts for it fit in ``free`` bytes with ``context`` tokens.
 
     ``instead``: the same models in other quantisations; if nothing fits, the sentence says what these
     would need. ``context`` None is ``DEFAULT_CONTEXT``; more than the target's own counts as that.
     ``free`` None is the machine's free memory. ``gpu``: they will be on a GPU, whose memory ``free`` is.
-    ``overhead`` None is the default of the device.
+    ``overhead`` None is the default of the device. ``host_free`` is ``free`` for models ``on_host``.
     """
-    models = [target, *drafting]
+    models = [model for model in (target, *drafting) if not model.on_host]
     asked = context_limit(target.context, context)
+    host = _host_fit([each for each in drafting if each.on_host], target, asked, host_free)
     room = memory.free_bytes() if free is None else free
     parts = tuple(
-        ModelMemory(model.name, model.weight_bytes(), model.kv_bytes(asked), model.saved_bytes)
-        for model in models
+        ModelMemory(
+            model.name,
+            model.weight_bytes(),
+            model.kv_bytes(asked),
+            model.saved_bytes,
+            model.on_host,
+        )
+        for model in (target, *drafting)
     )
-    weights, kv = sum(part.weights for part in parts), sum(part.kv for part in parts)
+    weights = sum(part.weights for part in parts if not part.on_host)
+    kv = sum(part.kv for part in parts if not part.on_host)
     fixed = _fixed(models, gpu) if overhead is None else overhead
     work = fixed + _attention(models, asked, gpu)
     needed = weights + kv + work
     longest = _largest_context(models, target.context, room - weights - fixed, gpu)
     others = {
-        kind: fit(*models_of, context=context, free=room, overhead=overhead, gpu=gpu)
+        kind: fit(
+            *models_of, context=context, free=room, overhead=overhead, gpu=gpu, host_free=host_free
+        )
         for kind, models_of in instead.items()
-        if sum(model.weight_bytes() for model in models_of) < weights
+        if sum(model.weight_bytes() for model in models_of if not model.on_host) < weights
     }
     alone = target.weight_bytes() + (_fixed([target], gpu) if overhead is None else overhead)
-    draftless = bool(drafting) and alone < room
+    draftless = len(models) > 1 and alone < room
+    sentence = _sentence(models, asked, needed, room, longest, others, gpu, draftless)
     return MemoryFit(
         needed=needed,
         free=room,
-        fits=needed <= room and all(model.parameters for model in models),
+        fits=needed <= room
+        and all(model.parameters for model in models)
+        and (host is None or host.fits),
         weights=weights,
         kv=kv,
         work=work,
-        context=longest,
-        sentence=_sentence(models, asked, needed, room, longest, others, gpu, draftless),
+        context=longest if host is None else min(longest, host.context),
+        sentence=sentence if host is None else f"{sentence} {host.sentence}",
         models=parts,
         request=kv + (_rounds(models) + PASS_GRAPHS * GPU_GRAPH_BYTES if gpu else 0),
+        host=host,
     )
+
+
+def _host_fit(
+    models: Sequence[ModelSize], target: ModelSize, context: int, free: int | None
+) -> MemoryFit | None:
+    """Return the memory of models on the host, None without. The first has the target's context."""
+    if not models:
+        return None
+    first, *others = (replace(each, on_host=False) for each in models)
+    return fit(replace(first, context=target.context), *others, context=context, free=free)
 
 
 def context_limit(own: int, asked: int | None) -> int:

@@ -24,6 +24,7 @@ from engine.loading.planning.choices import (
 )
 from engine.loading.planning.model_plan import ModelPlan, plan_model
 from engine.loading.planning.pairing import Compatibility, caution, compare, vocabularies
+from engine.loading.planning.placement import lacks_step, place, placement_notes
 from engine.loading.planning.sizes import PairSizes
 from engine.loading.request import LoadRequest
 from engine.loading.specs import ModelSpec
@@ -44,8 +45,9 @@ class LoadPlan:
     would cost drafts and heads acceptance. ``vocabularies`` is None if the draft has the target's.
     ``linear_factory`` is for the heads. ``memory_fit``: the memory for ``context_limit`` tokens of
     context. ``notes`` are sentences for people. ``waits_for_native``: the target would run in the
-    compiled step once that is built. ``parallel``: how many requests run at once, each with its own
-    caches. ``vision``: the target's tower, or why it sees no images.
+    compiled step once that is built; ``lacks_step``: the draft would, on the CPU beside a GPU.
+    ``parallel``: how many requests run at once, each with its own caches. ``vision``: the target's
+    tower, or why it sees no images.
     """
 
     files: PairFiles
@@ -60,6 +62,7 @@ class LoadPlan:
     memory_fit: fit.MemoryFit
     notes: tuple[str, ...]
     waits_for_native: bool
+    lacks_step: bool = False
     parallel: int = 1
     vision: VisionPlan | str = ""
 
@@ -168,6 +171,8 @@ def read_facts(files: PairFiles, request: LoadRequest) -> PairFacts:
             requested_plan, sizes, context_limit, min(context_limit, fit.SHORTEST_CONTEXT)
         )
         sizes = replace(sizes, linear_factory=_linear_factory(planned))
+    free = device_memory.gpu_free_bytes(device.torch_device)
+    sizes = place(sizes, planned, request, context_limit, free)
     return PairFacts(
         device=device,
         compatible=compatible,
@@ -176,7 +181,7 @@ def read_facts(files: PairFiles, request: LoadRequest) -> PairFacts:
         sizes=sizes,
         requested_context=requested_context,
         context_limit=context_limit,
-        free=device_memory.gpu_free_bytes(device.torch_device),
+        free=free,
         note=inside if isinstance(inside, str) else None,
         vision=vision,
     )
@@ -228,6 +233,7 @@ def plan_loading(
         notes.append(
             f"{requested_plan.quantization} would not fit in memory, so {quantization} is used."
         )
+    notes += placement_notes(sizes, planned, request)
     notes.append(None if draft is None else caution(target, draft))
     way = pair.compatible.cross_vocabulary
     notes.append(way and f"The draft has a {way}.")
@@ -235,7 +241,11 @@ def plan_loading(
     waits = planned.backend is Backend.TORCH and could_be_compiled(
         target, quantization, planned.device
     )
-    if waits and not compilers.found():
+    planned_draft = (
+        None if draft is None else _plan_draft(sizes, draft, request, quantization, context)
+    )
+    lacking = lacks_step(planned_draft, sizes)
+    if (waits or lacking) and not compilers.found():
         notes.append(str(compilers.NoCompiler()))
     if context < requested_context:
         cause = (
@@ -265,7 +275,7 @@ def plan_loading(
         files=files,
         device=device,
         target=replace(planned, context=context, checkpoint_mb=request.checkpoint_mb),
-        draft=None if draft is None else _plan_draft(draft, request, device, quantization, context),
+        draft=planned_draft,
         vocabularies=None if draft is None else vocabularies(target, draft),
         heads=heads,
         linear_factory=sizes.linear_factory,
@@ -274,6 +284,7 @@ def plan_loading(
         memory_fit=memory_fit,
         notes=tuple(note for note in notes if note),
         waits_for_native=waits,
+        lacks_step=lacking,
         parallel=parallel,
         vision=pair.vision,
     )
@@ -300,11 +311,8 @@ def _parallel(
             f"Requests run one at a time instead of {requested}: only the compiled "
             "kernels and those for NVIDIA GPUs run several together."
         )
-    left = max(memory_fit.free - memory_fit.needed, 0)
-    if requested is None:
-        left //= 2  # nobody asked for it, so much stays free
-    most = 1 + left // memory_fit.request if memory_fit.request else DEFAULT_PARALLEL
-    count = min(requested or DEFAULT_PARALLEL, most)
+    more = memory_fit.more_requests(1 if requested else 2)  # unasked, half of it stays free
+    count = min(requested or DEFAULT_PARALLEL, 1 + more)
     if requested is None or count == requested:
         return count, None
     return count, (
@@ -314,9 +322,10 @@ def _parallel(
 
 
 def _plan_draft(
-    draft: Checkpoint, request: LoadRequest, device: Device, quantization: str, context: int
+    sizes: PairSizes, draft: Checkpoint, request: LoadRequest, quantization: str, context: int
 ) -> ModelPlan:
-    """Return the plan of a draft beside a target in ``quantization``."""
+    """Return the plan of the draft beside a target in ``quantization``."""
+    device = sizes.draft_device or sizes.device
     own = draft_quantization(draft, quantization, device)
     planned = plan_model(draft, device, own, context=context)
     rounded = draft_rounding(draft, own, device)

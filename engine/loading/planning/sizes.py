@@ -38,6 +38,7 @@ VISION = "vision"
 class PairSizes:
     """A target, what drafts for it and the device; ``linear_factory`` are for the heads.
     ``checkpoint_mb``: see ``LoadRequest``. ``vision``: the target's tower, which images are read by.
+    ``draft_device``: of the draft, if it is on the host and the target on a GPU.
 
     In its methods ``quantization`` is that of the target's weights, and ``cached`` its KV cache's dtype:
     auto or fp8.
@@ -50,6 +51,7 @@ class PairSizes:
     device: Device
     checkpoint_mb: int = CHECKPOINT_MB
     vision: VisionPlan | None = None
+    draft_device: Device | None = None
 
     def fit(self, quantization: str, cached: str, context: int, free: int | None) -> MemoryFit:
         """Return what fits into ``free`` bytes; None means the machine's free memory."""
@@ -79,13 +81,17 @@ class PairSizes:
         draft = self.draft
         drafting = []
         if draft is not None:
-            drafting_in = draft_quantization(draft, quantization, self.device)
-            size = self._size(draft, drafting_in)
-            rounded = draft_rounding(draft, drafting_in, self.device)
+            device = self.draft_device or self.device
+            drafting_in = draft_quantization(draft, quantization, device)
+            size = replace(
+                self._size(draft, drafting_in, device), on_host=self.draft_device is not None
+            )
+            rounded = draft_rounding(draft, drafting_in, device)
             drafting.append(size if rounded is None else _rounded(size, draft, rounded))
         aux_layers = distinct(aux_layer for head in self.heads for aux_layer in head.aux_layers)
         target = replace(
-            self._size(self.target, quantization), aux_width=len(aux_layers) * self.target.hidden
+            self._size(self.target, quantization, self.device),
+            aux_width=len(aux_layers) * self.target.hidden,
         )
         if cached == FP8:
             target = replace(target, cache=FP8)
@@ -111,26 +117,27 @@ class PairSizes:
             head.name, head.parameters, len(own), kv, context, self.linear_factory.kind
         )
 
-    def _size(self, checkpoint: Checkpoint, quantization: str) -> ModelSize:
-        cache = compute_dtype(checkpoint, quantization, self.device)
+    def _size(self, checkpoint: Checkpoint, quantization: str, device: Device) -> ModelSize:
+        cache = compute_dtype(checkpoint, quantization, device)
         weights = quantization if quantization in QUANTISED else cache
         size = ModelSize.of(checkpoint, weights, cache, self.checkpoint_mb)
         if quantization == AS_STORED:  # the head is the embedding's matrix where they are the same
-            return replace(size, block_bytes=self._stored_bytes(checkpoint), repeated=0)
+            return replace(size, block_bytes=_stored_bytes(checkpoint, device), repeated=0)
         if quantization == Q4:
             return replace(size, block_bytes=bytes_in_four_bits(checkpoint), repeated=0)
-        return size if packs(checkpoint, self.device) else replace(size, repeated=0)
+        return size if packs(checkpoint, device) else replace(size, repeated=0)
 
-    def _stored_bytes(self, checkpoint: Checkpoint) -> int:
-        """Return the bytes of a GGUF file's tensors here: on a GPU, of planes and of floats in bf16."""
-        if not self.device.kernels:
-            return checkpoint.bytes
-        bits = (
-            math.prod(info.shape) * (bits_in_planes(format) if format in FORMS else 16)
-            for info in checkpoint.tensors.values()
-            for format in [info.dtype.lower()]
-        )
-        return int(sum(bits)) // 8
+
+def _stored_bytes(checkpoint: Checkpoint, device: Device) -> int:
+    """Return the bytes of a GGUF file's tensors here: on a GPU, of planes and of floats in bf16."""
+    if not device.kernels:
+        return checkpoint.bytes
+    bits = (
+        math.prod(info.shape) * (bits_in_planes(format) if format in FORMS else 16)
+        for info in checkpoint.tensors.values()
+        for format in [info.dtype.lower()]
+    )
+    return int(sum(bits)) // 8
 
 
 def _rounded(size: ModelSize, checkpoint: Checkpoint, format: str) -> ModelSize:

@@ -109,7 +109,7 @@ def test_memory_is_reckoned_by_the_files_bits(folder: Path, tmp_path: Path) -> N
     sizes = PairSizes(narrow, None, (), LinearFactory.choose("fp32", PLACE), PLACE)
     (stored,), (int8,) = (sizes.models(kind, "auto") for kind in ("stored", "int8"))
     assert narrow.bytes <= stored.weight_bytes() < int8.weight_bytes()
-    planes = replace(sizes, device=GPU)._stored_bytes(narrow)
+    planes = replace(sizes, device=GPU).models("stored", "auto")[0].block_bytes
     assert planes == pytest.approx(narrow.bytes, rel=0.05)  # vectors are half as wide
 
 

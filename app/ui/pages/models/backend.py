@@ -337,10 +337,12 @@ def _light(one: ModelSpec) -> tuple[bool, int]:
 
 def show_parts(found: Forecast) -> list[View]:
     """Return the memory bar's parts from left to right; the last is what stays free, or what is
-    missing."""
+    missing. What is in main memory beside a GPU is left out."""
     memory_fit = found.memory_fit
     parts = [("work", "", "", memory_fit.work)]
     for role, model in zip(found.roles, memory_fit.models, strict=True):
+        if model.on_host:
+            continue
         parts.append(("weights", role, model.name, model.weights))
         caches = (("kv", model.kv - model.saved), ("saved", model.saved))
         parts += [(kind, role, model.name, size) for kind, size in caches if size]

@@ -15,7 +15,12 @@ from app.ui.rounds.view import View
 from engine.api import AUTO
 from engine.errors import ForetokenError, InvalidRequest, NotLoaded
 
-_OPTIONS = {"context": "context", "threads": "threads", "kv_cache": "kv_cache_dtype"}
+_OPTIONS = {
+    "context": "context",
+    "threads": "threads",
+    "kv_cache": "kv_cache_dtype",
+    "draft_device": "draft_device",
+}
 """The fields of load options on the page, and those of ``LoadRequest``."""
 
 
@@ -36,11 +41,11 @@ class LoadBackend:
 
     @endpoint
     def load_options(self, data: View) -> View:
-        """Return how ``target`` is loaded: each of ``context``, ``threads`` and ``kv_cache`` with the
-        ``value`` that is remembered for it (None or "auto": the app decides) and what can be chosen.
+        """Return how ``target`` is loaded: each of ``_OPTIONS`` with the ``value`` that is remembered for
+        it (None or "auto": the app decides) and what can be chosen.
 
         ``context.longest`` is the most that this model can have here, ``context.largest`` the most that
-        fits now; 0 if unknown. ``kv_cache.choices`` are those of this machine. ``fixed`` names options of
+        fits now; 0 if unknown. ``choices`` are those of this machine. ``fixed`` names options of
         the command line by field, which come first. ``loaded``: the model is loaded; ``reload``: with
         other options than these.
         """
@@ -55,6 +60,12 @@ class LoadBackend:
             "kv_cache": {
                 "value": kept.kv_cache_dtype,
                 "choices": [{"id": i, "label": label} for label, i in self._pickers.kv_caches()],
+            },
+            "draft_device": {
+                "value": kept.draft_device,
+                "choices": [
+                    {"id": i, "label": label} for label, i in self._pickers.draft_devices()
+                ],
             },
             "fixed": {
                 field: f"--{name.replace('_', '-')}"
@@ -76,9 +87,9 @@ class LoadBackend:
 
     @endpoint
     def keep_load_options(self, data: View) -> View:
-        """Remember ``context``, ``threads`` and ``kv_cache`` for ``target``; what is missing or empty is
-        left to the app. Return what ``load_options`` returns. They apply to the next load. Raises
-        InvalidRequest, of a context too that is longer than the model's."""
+        """Remember ``_OPTIONS`` for ``target``; what is missing or empty is left to the app. Return what
+        ``load_options`` returns. They apply to the next load. Raises InvalidRequest,
+        of a context too that is longer than the model's."""
         target, context = str(data["target"]), whole("context", data.get("context") or None)
         most = self._contexts(target)
         if context and 0 < most["longest"] < context:
@@ -91,6 +102,7 @@ class LoadBackend:
                 context=context,
                 threads=whole("threads", data.get("threads") or None),
                 kv_cache_dtype=str(data.get("kv_cache") or AUTO),
+                draft_device=str(data.get("draft_device") or AUTO),
             ),
         )
         return self.load_options(data)

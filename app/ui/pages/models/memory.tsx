@@ -3,6 +3,7 @@
 import { useEffect, useState } from "preact/hooks";
 import { Button, Disclosure, Select, Status, useServer } from "../../shared/components";
 import { count } from "../../shared/format";
+import { choicesIn, setBy, valuesOf, type LoadOptions } from "../../shared/load_options";
 import { useModels, type Row } from "./state";
 
 type Part = { kind: string; role: string; name: string; size: string; share: number };
@@ -17,15 +18,6 @@ interface Fit {
   held: string;
   fits: "yes" | "part" | "no";
   sentence: string;
-}
-
-// What LoadBackend.load_options answers.
-interface LoadOptions {
-  context: { value: number | null };
-  threads: { value: number | null; default: number; most: number };
-  kv_cache: { value: string; choices: { id: string; label: string }[] };
-  fixed: Record<string, string | undefined>;
-  reload: boolean;
 }
 
 const STEP = 256; // tokens of context
@@ -132,43 +124,38 @@ function useLoadOptions(row: Row, onContext: MemoryProps["onContext"]): [LoadOpt
   }, [row.id, row.here, status?.loaded]);
   const keep = async (changed: object) => {
     if (!options) return;
-    const { context, threads, kv_cache: kv } = options;
-    const kept = { context: context.value, threads: threads.value, kv_cache: kv.value, ...changed };
-    setOptions((await ask("keep_load_options", { target: row.id, ...kept })) ?? options);
+    const kept = { target: row.id, ...valuesOf(options), ...changed };
+    setOptions((await ask("keep_load_options", kept)) ?? options);
   };
   return [options, keep];
 }
 
-type Keep = (changed: { context?: number | null; threads?: number | null; kv_cache?: string }) => void;
-const setBy = (option: string) => `Set by ${option} on the command line.`;
+type Keep = (changed: Partial<ReturnType<typeof valuesOf>>) => void;
 
 function Options({ options, keep }: { options: LoadOptions; keep: Keep }) {
   const { change, busy } = useModels();
-  const { threads, kv_cache: kv, fixed } = options;
+  const { threads, fixed } = options;
   const counts = Array.from({ length: threads.most }, (_, i) => String(i + 1));
   return (
     <Disclosure summary="Load options" remember="load-options">
       <div class="ft-fields">
         <Select
           label="CPU threads"
-          hint={fixed.threads && setBy(fixed.threads)}
+          hint={setBy(fixed.threads)}
           name="threads"
           value={String(threads.value ?? "")}
           disabled={Boolean(fixed.threads)}
           options={[{ id: "", label: `Automatic (${threads.default})` }, ...counts]}
           onChange={(value) => keep({ threads: Number(value) || null })}
         />
-        {kv.choices.length > 1 && (
+        {choicesIn(options).map((each) => (
           <Select
-            label="KV cache"
-            hint={fixed.kv_cache && setBy(fixed.kv_cache)}
-            name="kv-cache"
-            value={kv.value}
-            disabled={Boolean(fixed.kv_cache)}
-            options={kv.choices}
-            onChange={(value) => keep({ kv_cache: value })}
+            {...each}
+            key={each.name}
+            hint={setBy(fixed[each.name])}
+            onChange={(value) => keep({ [each.name]: value })}
           />
-        )}
+        ))}
       </div>
       {options.reload && (
         <p class="ft-hint">

@@ -17,6 +17,7 @@ import {
 import { status as feed } from "../../../shared/frame/status";
 import type { ChatPage } from "../state/page";
 import { count } from "../../../shared/format";
+import * as load from "../../../shared/load_options";
 
 export interface ModelRow {
   id: string;
@@ -146,7 +147,7 @@ const contextHint = ({ largest, longest }: any) =>
 type LoadOptionsProps = { page: ChatPage; row: ModelRow; status: any; onLoad: (wanted: object) => void };
 export function LoadOptions({ page, row, status, onLoad }: LoadOptionsProps) {
   const [offer, setOffer] = useState<any>(null); // the fields of the pair
-  const [kept, setKept] = useState<any>(null); // what is remembered
+  const [kept, setKept] = useState<load.LoadOptions | null>(null); // what is remembered
   const ask = async (wanted: object) => {
     const answer = await page.ask("pair_choices", wanted);
     if (answer) setOffer(answer);
@@ -164,13 +165,12 @@ export function LoadOptions({ page, row, status, onLoad }: LoadOptionsProps) {
     ask({ target: row.id, ...pair, [name]: value });
   };
   const submit = async () => {
-    const { context, threads, kv_cache: cache } = kept ?? {};
-    const own = { target: row.id, context: context?.value, threads: threads?.value, kv_cache: cache?.value };
-    if (!kept || (await page.ask("keep_load_options", own))) onLoad({ target: row.id, ...pair });
+    const own = kept && { target: row.id, ...load.valuesOf(kept) };
+    if (!own || (await page.ask("keep_load_options", own))) onLoad({ target: row.id, ...pair });
   };
-  const hint = (name: string, usual: string) =>
-    kept.fixed[name] ? `Set by ${kept.fixed[name]} on the command line.` : usual;
-  const change = (name: string) => (value: any) => setKept({ ...kept, [name]: { ...kept[name], value } });
+  const hint = (name: string, usual = "") => load.setBy(kept?.fixed[name]) ?? usual;
+  const change = (name: keyof load.LoadOptions) => (value: unknown) =>
+    setKept((now) => now && { ...now, [name]: { ...(now[name] as object), value } });
   return (
     <Form class="load-options ft-fields" onSubmit={submit}>
       {offer.fields.map(({ name, label, choices, value }: any) => (
@@ -192,7 +192,7 @@ export function LoadOptions({ page, row, status, onLoad }: LoadOptionsProps) {
           />
           <NumberInput
             label="CPU threads"
-            hint={hint("threads", "")}
+            hint={hint("threads")}
             value={kept.threads.value}
             min={1}
             max={kept.threads.most}
@@ -200,16 +200,9 @@ export function LoadOptions({ page, row, status, onLoad }: LoadOptionsProps) {
             disabled={Boolean(kept.fixed.threads)}
             onChange={change("threads")}
           />
-          {kept.kv_cache.choices.length > 1 && (
-            <Select
-              label="KV cache"
-              hint={hint("kv_cache", "")}
-              value={kept.kv_cache.value}
-              options={kept.kv_cache.choices}
-              disabled={Boolean(kept.fixed.kv_cache)}
-              onChange={change("kv_cache")}
-            />
-          )}
+          {load.choicesIn(kept).map((each) => (
+            <Select {...each} key={each.name} hint={hint(each.name)} onChange={change(each.name)} />
+          ))}
         </>
       )}
       <Button kind="primary" type="submit" id="load-pair" disabled={Boolean(status?.opening)}>

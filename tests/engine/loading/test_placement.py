@@ -1,0 +1,122 @@
+"""Where a pair's parts are computed beside a GPU, by the memory that is free on each device."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from engine.backends.native import build
+from engine.errors import InvalidRequest, OutOfMemory
+from engine.kernels.native.library import Library
+from engine.loading.catalog import Catalog
+from engine.loading.files import fetch_pair
+from engine.loading.planning.choices import Backend
+from engine.loading.planning.fit import ENOUGH_CONTEXT
+from engine.loading.planning.plan import LoadPlan, plan_loading
+from engine.machine import device_memory, devices, memory
+from engine.machine.devices import Device
+from tests.support.checkpoints import write_random
+from tests.support.loading import request_for
+
+CPU = torch.device("cpu")
+
+
+class Machine:
+    """A GPU and main memory with so many free bytes, as far as planning asks."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, target: Path, draft: Path) -> None:
+        self.target, self.draft, self.gpu, self.host = target, draft, 10**10, 10**10
+        device = Device(torch.device("cuda"), kernels=True)
+        patch.setattr(devices, "choose", lambda *_, **__: device)
+        patch.setattr(device_memory, "gpu_free_bytes", lambda _: self.gpu)
+        patch.setattr(memory, "free_bytes", lambda: self.host)
+
+    def plan(self, draft: bool = True, **settings: object) -> LoadPlan:
+        files = self.target, self.draft if draft else None
+        request = request_for(*files, quantization="bf16", **settings)
+        return plan_loading(fetch_pair(request, Catalog((), ()), None), request)
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
+    sizes = {"hidden_size": 64, "intermediate_size": 64, "head_dim": 16}
+    sizes["max_position_embeddings"] = 16384
+    write_random(tmp_path / "target", **sizes, num_hidden_layers=3)
+    write_random(tmp_path / "draft", **sizes, num_hidden_layers=1)
+    return Machine(monkeypatch, tmp_path / "target", tmp_path / "draft")
+
+
+def place_of(plan: LoadPlan) -> str:
+    assert plan.draft is not None and plan.target.device.torch_device.type == "cuda"
+    return plan.draft.device.torch_device.type
+
+
+def test_a_draft_goes_to_the_cpu_only_where_both_do_not_fit_on_the_gpu(
+    machine: Machine, library: Library
+) -> None:
+    whole = machine.plan()
+    assert place_of(whole) == "cuda" and not any("drafts on" in note for note in whole.notes)
+    alone = machine.plan(draft=False)
+    machine.gpu = (whole.memory_fit.needed + alone.memory_fit.needed) // 2 - whole.memory_fit.kv
+    beside = machine.plan()
+    assert place_of(beside) == "cpu" and beside.target.context > 0
+    (note, *_) = beside.notes
+    assert "draft drafts on the CPU, because both models do not fit on the GPU: " in note
+    assert "of main memory" in note and "GB/s" in note
+    assert beside.draft is not None and beside.draft.backend is Backend.NATIVE
+
+
+def test_a_little_less_context_is_no_reason_to_draft_on_the_cpu(machine: Machine) -> None:
+    whole = machine.plan()
+    machine.gpu = whole.memory_fit.needed - whole.memory_fit.kv // 2
+    shorter = machine.plan()
+    assert place_of(shorter) == "cuda" and ENOUGH_CONTEXT < shorter.target.context < 16384
+    assert place_of(machine.plan(context=16384)) == "cpu"  # who asks for it has it
+    assert place_of(machine.plan(context=16384, draft_device="cuda")) == "cuda"
+
+
+def test_each_devices_memory_counts_for_what_is_on_it(machine: Machine, library: Library) -> None:
+    there, here = machine.plan(), machine.plan(draft_device="cpu")
+    alone = machine.plan(draft=False)
+    assert here.memory_fit.needed == alone.memory_fit.needed < there.memory_fit.needed
+    assert here.footprint.keys() == there.footprint.keys()
+    host = here.memory_fit.host
+    assert host is not None and there.memory_fit.host is None
+    assert here.memory_fit.sentence == f"{alone.memory_fit.sentence} {host.sentence}"
+    assert host.sentence.startswith("draft needs ") and "on the GPU" not in host.sentence
+    machine.host = host.needed - host.kv // 2
+    some = machine.plan(draft_device="cpu")
+    assert 0 < some.target.context < here.target.context
+    machine.host = host.weights
+    with pytest.raises(OutOfMemory, match=r"draft needs .* are free"):
+        machine.plan(draft_device="cpu")
+    each, own = here.memory_fit.request, host.request
+    machine.host, machine.gpu = 10**10, here.memory_fit.needed + 2 * each
+    assert machine.plan(draft_device="cpu", parallel=8).parallel == 3
+    machine.host = host.needed + own
+    assert machine.plan(draft_device="cpu", parallel=8).parallel == 2
+
+
+def test_a_draft_on_the_gpu_needs_its_target_there(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(InvalidRequest, match=r"draft_device is 'x'; it must be one of") as told:
+        machine.plan(draft_device="x")
+    assert told.value.field == "draft_device"
+    monkeypatch.setattr(devices, "choose", lambda *_, **__: Device(CPU))
+    with pytest.raises(InvalidRequest, match=r"target runs on the CPU\. Choose auto, or"):
+        machine.plan(draft_device="cuda")
+    assert machine.plan(draft_device="cpu").memory_fit.host is None
+
+
+def test_the_step_is_compiled_first_where_a_draft_needs_it_beside_a_gpu(
+    machine: Machine, library: Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The pair cannot be exchanged later: the GPU may have no room for two."""
+    assert not machine.plan(draft_device="cpu").lacks_step
+    monkeypatch.setattr(build, "ready", lambda *_: None)
+    plan = machine.plan(draft_device="cpu")
+    assert plan.lacks_step and not plan.waits_for_native
+    assert not machine.plan().lacks_step and not machine.plan(draft=False).lacks_step
