@@ -27,14 +27,23 @@ LEAST_CAPABILITY = (8, 0)
 FP8_CAPABILITY = (8, 9)
 """Ada: from here on a GPU converts e4m3."""
 
-_NO_MEMORY = ("out of memory", "can't allocate memory", "alloc_failed")
-"""Texts in the messages of CUDA and Triton, of torch's CPU allocator, and of cuBLAS."""
-_LOST = (
-    "CUDA error", "device-side", "cudaError", "CUDA driver error", "CUBLAS_STATUS",
-    "illegal memory access", "illegal instruction", "misaligned address", "unspecified launch failure",
-)  # fmt: skip
-"""Texts in RuntimeErrors of Triton and cuBLAS that quote the driver."""
-_REFUSED = "CUBLAS_STATUS_NOT_SUPPORTED"
+_NO_MEMORY = ("out of memory", "can't allocate memory", "alloc_failed", "cublas_status_not_init")
+"""Texts in the messages of CUDA and Triton, of torch's CPU allocator, and of cuBLAS, whose handle is the
+first to find no room on a full GPU."""
+_CUDA = ("CUDA error", "CUDA driver error", "cudaError", "Triton Error [CUDA]", "CUBLAS_STATUS")
+"""Texts in RuntimeErrors of torch, Triton and cuBLAS that quote the driver."""
+_REFUSED = {
+    1: "invalid argument", 9: "invalid configuration argument", 98: "invalid device function",
+    200: "device kernel image is invalid", 218: "a PTX JIT compilation failed",
+    209: "no kernel image is available for execution on the device",
+    222: "the provided PTX was compiled with an unsupported toolchain",
+    701: "too many resources requested for launch", 801: "operation not supported",
+}  # fmt: skip
+"""Errors of a launch that did not begin, by CUDA's numbers (driver_types.h): the GPU still works. Any
+other one may be of a kernel that ran, after which CUDA refuses every call."""
+_CAPTURING = range(900, 909)
+"""Errors of a capture, in which nothing runs."""
+_CUBLAS_REFUSED = ("CUBLAS_STATUS_NOT_SUPPORTED", "CUBLAS_STATUS_INVALID_VALUE")
 """cuBLAS has no product of such sizes: it launched nothing."""
 
 _lost: set[str] = set()
@@ -134,6 +143,27 @@ def ran_out(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and any(words in text for words in _NO_MEMORY)
 
 
+def is_of_cuda(error: BaseException) -> bool:
+    """Return True if the driver, or a library of CUDA's, reported ``error``."""
+    import torch
+
+    text = str(error)
+    of_torch = isinstance(error, torch.AcceleratorError)
+    return of_torch or (isinstance(error, RuntimeError) and any(words in text for words in _CUDA))
+
+
+def loses_gpu(error: BaseException) -> bool:
+    """Return True if this process has no GPU any more after ``error``."""
+    if not is_of_cuda(error) or ran_out(error):
+        return False
+    line = (str(error).splitlines() or [""])[0].rstrip(" .")
+    code = getattr(error, "error_code", None)  # of torch's errors on a GPU
+    if code is not None:
+        return code not in _REFUSED and code not in _CAPTURING
+    refused = line.endswith(tuple(_REFUSED.values())) or "captur" in line
+    return not (refused or any(words in line for words in _CUBLAS_REFUSED))
+
+
 def lose(device: torch.device) -> None:
     """Mark the device as lost for this process: after a failure CUDA refuses every call."""
     _lost.add(device.type)
@@ -150,15 +180,10 @@ def device_errors(device: torch.device) -> Iterator[None]:
 
     Other errors pass, among them memory that runs out (see ``engine.machine.device_memory``).
     """
-    import torch
-
     try:
         yield
     except RuntimeError as error:
-        lost = isinstance(error, torch.AcceleratorError) or any(
-            words in str(error) for words in _LOST
-        )
-        if ran_out(error) or not lost or _REFUSED in str(error):
+        if not loses_gpu(error):
             raise
         lose(device)
         raise DeviceLost(

@@ -8,6 +8,7 @@ have a fixed place.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from typing import Protocol, TypeVar, cast
 
 import torch
@@ -17,6 +18,7 @@ from engine.backends import operations
 from engine.backends.cuda.layers import wrong_width
 from engine.backends.cuda.prompts import attend_prompt, is_plain
 from engine.backends.cuda.state import DeviceState
+from engine.backends.cuda.trial.verdicts import Verdict, kernel_errors
 from engine.backends.operations import RoundHead, table_like
 from engine.backends.support import GATED_MLP, HEAD_ATTENTION, Support
 from engine.backends.torch.eager import EagerDraft, EagerOperations
@@ -51,6 +53,7 @@ class HeadTarget(Protocol):
 
     device: torch.device
     embedding: Callable[[Tensor], Tensor]
+    verdict: Verdict | None
 
     def logits(self, normed: Tensor) -> Tensor: ...
 
@@ -145,7 +148,8 @@ class HeadOperations(EagerOperations):
         steps: Callable[[Tokens, R], Iterator[Tensor]],
         numbers: Tensor | Candidates | None = None,
     ) -> HeadDraft[R]:
-        return HeadDraft(most, read, steps, None if isinstance(numbers, Candidates) else numbers)
+        targets = None if isinstance(numbers, Candidates) else numbers
+        return HeadDraft(most, read, steps, targets, lambda: kernel_errors(self.model.verdict))
 
     def round_drafter(self, head: RoundHead) -> HeadDrafter:
         return HeadDrafter(head, self.state.context, self.device)
@@ -201,7 +205,7 @@ class HeadMemory:
 
 
 class HeadDraft(EagerDraft[R]):
-    """See ``Draft``."""
+    """See ``Draft``. Raises KernelsFailed, by ``errors``, if a launch fails."""
 
     def __init__(
         self,
@@ -209,9 +213,10 @@ class HeadDraft(EagerDraft[R]):
         read: Callable[[], R],
         steps: Callable[[Tokens, R], Iterator[Tensor]],
         numbers: Tensor | None,
+        errors: Callable[[], AbstractContextManager[None]],
     ) -> None:
         super().__init__(most, read, steps, None)
-        self._targets = numbers
+        self._targets, self._errors = numbers, errors
 
     @property
     def inputs(self) -> R:
@@ -226,7 +231,8 @@ class HeadDraft(EagerDraft[R]):
     def read(self) -> None:
         """See ``Draft``. What was read is kept in one place, which graphs read."""
         before = getattr(self, "_inputs", None)
-        super().read()
+        with self._errors():
+            super().read()
         if isinstance(before, Tensor):
             self._inputs = cast(R, before.copy_(cast(Tensor, self._inputs)))
 
@@ -236,7 +242,8 @@ class HeadDraft(EagerDraft[R]):
         super().begin(pending, read=False)
 
     def logits(self, step: int) -> Tensor:
-        return super().logits(step).float()
+        with self._errors():
+            return super().logits(step).float()
 
     @torch.inference_mode()
     def write(

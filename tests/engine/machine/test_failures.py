@@ -10,10 +10,35 @@ from engine.machine import devices
 from engine.machine.devices import device_errors
 
 CPU = torch.device("cpu")
+
+
+def of_torch(text: str, code: int) -> RuntimeError:
+    """Return an error as torch raises it for a failed call of CUDA."""
+    error = torch.AcceleratorError(f"CUDA error: {text}\nSearch for `cudaError' in the docs.")
+    error.error_code = code  # type: ignore[attr-defined]
+    return error
+
+
 LOST = (
     RuntimeError("CUDA error: an illegal memory access was encountered\nmore lines"),
     RuntimeError("Triton Error [CUDA]: device-side assert triggered"),
+    RuntimeError("Triton Error [CUDA]: the launch timed out and was terminated"),
+    RuntimeError("Triton Error [CUDA]: operation not supported on global/shared address space"),
+    RuntimeError("CUDA error: CUBLAS_STATUS_EXECUTION_FAILED when calling `cublasGemmEx`"),
     torch.AcceleratorError("CUDA error: unspecified launch failure"),
+    of_torch("unknown error", 999),
+)
+REFUSED = (
+    RuntimeError("CUDA error: CUBLAS_STATUS_NOT_SUPPORTED when calling `cublasLtMatmul`"),
+    RuntimeError("CUDA error: too many resources requested for launch\nCompile with"),
+    RuntimeError("Triton Error [CUDA]: invalid argument"),
+    RuntimeError(
+        "Triton Error [CUDA]: the provided PTX was compiled with an unsupported toolchain."
+    ),
+    RuntimeError("CUDA error: operation not permitted when stream is capturing"),
+    of_torch("too many resources requested for launch", 701),
+    of_torch("invalid configuration argument", 9),
+    of_torch("operation failed due to a previous error during capture", 901),
 )
 
 
@@ -28,6 +53,7 @@ def nothing_lost(monkeypatch: pytest.MonkeyPatch) -> None:
         torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB"),
         torch.AcceleratorError("CUDA error: out of memory"),
         RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling cublasCreate(handle)"),
+        RuntimeError("CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling cublasCreate(handle)"),
     ],
     ids=str,
 )
@@ -49,13 +75,9 @@ def test_a_device_that_failed_is_told_and_not_used_again(error: RuntimeError) ->
 
 
 @pytest.mark.parametrize(
-    "text",
-    [
-        "mat1 and mat2 shapes cannot be multiplied",
-        "CUDA error: CUBLAS_STATUS_NOT_SUPPORTED when calling `cublasLtMatmul`",
-    ],
+    "error", [*REFUSED, RuntimeError("mat1 and mat2 shapes cannot be multiplied")], ids=str
 )
-def test_what_is_no_failure_of_the_device_goes_through(text: str) -> None:
-    with pytest.raises(RuntimeError, match=text), device_errors(torch.device("cuda")):
-        raise RuntimeError(text)
-    assert not devices.look().lost
+def test_what_the_device_refused_to_begin_goes_through(error: RuntimeError) -> None:
+    with pytest.raises(RuntimeError) as raised, device_errors(torch.device("cuda")):
+        raise error
+    assert raised.value is error and not devices.look().lost

@@ -22,7 +22,7 @@ from engine.errors import DiskError, ForetokenError, KernelsFailed
 from engine.files import read_json, write_private
 from engine.kernels.formats import AS_STORED
 from engine.machine import compilers
-from engine.machine.devices import ran_out
+from engine.machine.devices import is_of_cuda, loses_gpu, ran_out
 from engine.models.architecture import Architecture
 
 log = logging.getLogger(__name__)
@@ -116,14 +116,16 @@ def shape_of(architecture: Architecture, quantization: str, blocks: Collection[s
 def kernel_errors(verdict: Verdict | None) -> Iterator[None]:
     """Raise KernelsFailed for an error of the compiler or a launch, after which the GPU still works.
 
-    The next load then runs without the kernels. Other expected errors pass, and full memory.
+    The next load then runs without the kernels. Other errors pass: expected ones, full memory, and a
+    GPU that is lost, which is for ``device_errors``.
     """
     try:
         yield
     except ForetokenError:
         raise
     except Exception as error:  # Triton raises what it likes
-        if ran_out(error) or not _is_of_triton(error):
+        of_triton = "triton" in type(error).__module__
+        if ran_out(error) or loses_gpu(error) or not (of_triton or is_of_cuda(error)):
             raise
         log.exception("A kernel failed")
         why = f"it does not run ({type(error).__name__}: {(str(error).splitlines() or [''])[0][:200]})"
@@ -133,10 +135,6 @@ def kernel_errors(verdict: Verdict | None) -> Iterator[None]:
             f"A kernel failed on the GPU: {why}. What was written is kept. Load the model again: it then "
             "runs with PyTorch operations."
         ) from error
-
-
-def _is_of_triton(error: Exception) -> bool:
-    return "triton" in type(error).__module__ or "Triton Error" in str(error)
 
 
 _unwritten: list[Verdict] = []

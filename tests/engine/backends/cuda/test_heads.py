@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -12,6 +14,7 @@ import pytest
 pytest.importorskip("triton")
 
 from engine.backends import linear_factory
+from engine.backends.cuda.trial import verdicts
 from engine.backends.linear_factory import LEAST_INT8, LinearFactory
 from engine.decoding.context import Context
 from engine.decoding.proposer import RoundProposer
@@ -21,6 +24,7 @@ from engine.decoding.text.codec import TextCodec
 from engine.drafting import heads, proposers
 from engine.drafting.heads.base import Head
 from engine.drafting.resources import Resources
+from engine.errors import KernelsFailed
 from engine.events import Budget
 from engine.local.session import Session
 from engine.models.checkpoints.checkpoint import inspect
@@ -28,6 +32,7 @@ from engine.request import Control, Speculation
 from engine.values.sampling import AcceptanceRule, Sampling
 from tests.engine.backends.cuda.small import load
 from tests.engine.backends.cuda.test_rounds import DRAWN, GREEDY, NONE, PROMPT, run, words
+from tests.engine.backends.cuda.wrong_kernels import put_wrong, refuse
 from tests.engine.kernels.cuda.where import DEVICE, INTERPRETED
 from tests.support.heads import WRITERS, block, dflash2, mtp_plan, peagle, write_head
 
@@ -191,3 +196,35 @@ def test_a_head_that_the_kernels_do_not_compute_drafts_from_the_host(
     rounds, done = run(session, asked("eagle3"), HOT, max_tokens=4)
     assert done.token_ids == words(session, NONE, HOT, max_tokens=4)
     assert any(round.tree.tokens for round in rounds)
+
+
+def test_a_head_that_is_replaced_is_freed(new_session: NewSession) -> None:
+    """A runner's graphs hold what they draft with."""
+    session = new_session("eagle3")
+    proposer: Any = session._slots.first.proposer(asked("eagle3"))
+    drafter = proposer.device_drafting().draft.drafter
+    session.target.round_runner(drafter)
+    before = weakref.ref(drafter)
+    del proposer, drafter
+    session.use_head(session.resources.heads["eagle3"])
+    gc.collect()
+    assert before() is None
+
+
+@pytest.mark.parametrize("made", [False, True], ids=["as it is made", "as it reads from the host"])
+def test_a_heads_launch_that_fails_is_told_and_noted(
+    new_session: NewSession, made: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(verdicts, "_file", lambda: tmp_path / "gpu-trials.json")
+    session = new_session("eagle3")
+    model: Any = session.target.model
+    monkeypatch.setattr(model, "verdict", verdicts.Verdict("gpu", "small", "shape", "bf16"))
+    proposer: Any = session._slots.first.proposer(asked("eagle3")) if made else None
+    put_wrong(monkeypatch, "rope_and_store", refuse)
+    with pytest.raises(KernelsFailed, match="OutOfResources"):
+        if made:
+            proposer.drafts.read([5, 6], 0)
+        else:
+            session._slots.first.proposer(asked("eagle3"))
+    (kept,) = verdicts.kept()
+    assert kept.fault is not None
