@@ -17,6 +17,9 @@ from engine.models.hidden_states import AuxLayer, EmbeddingAndHead
 from engine.models.rounds import RoundDrafter, RoundModel, RoundRunner
 from engine.values import MAX_DEPTH
 
+_RUNNERS = 2
+"""Most runners of a state: for whoever drafts in two ways in turn. Each has graphs of its own."""
+
 
 class Target:
     """A model and its state. It is the ``Backbone`` that heads read.
@@ -46,7 +49,7 @@ class Target:
         )
         self.keys: list[int] = []
         self._unverified: list[int] = []
-        self._runner: tuple[RoundRunner, RoundDrafter | None] | None = None
+        self._runners: dict[RoundDrafter | None, RoundRunner] = {}  # the last used one last
 
     @property
     def context(self) -> int:
@@ -138,15 +141,24 @@ class Target:
         return self._rounds is not None
 
     def round_runner(self, drafter: RoundDrafter | None) -> RoundRunner:
-        """Return the runner of rounds on this state; it is cached, since capturing graphs takes time.
+        """Return the runner of rounds on this state; some are kept, since capturing graphs takes time.
 
         Only for a target that ``runs_rounds``.
         """
         assert self._rounds is not None
-        if self._runner is None or (drafter is not None and self._runner[1] is not drafter):
+        if drafter is None and self._runners:
+            return next(reversed(self._runners.values()))  # any can go without its drafter
+        runner = self._runners.pop(drafter, None)
+        if runner is None:
+            if len(self._runners) == _RUNNERS:
+                del self._runners[next(iter(self._runners))]
             runner = self._rounds.round_runner(self.state, drafter, captures=self._captures)
-            self._runner = runner, drafter
-        return self._runner[0]
+        self._runners[drafter] = runner
+        return runner
+
+    def forget_runners(self) -> None:
+        """Free the runners, after a drafter has been replaced: they hold its memory."""
+        self._runners.clear()
 
     def advance(self, tokens: Sequence[int]) -> None:
         """Note that rounds on the device have appended ``tokens`` to the state."""

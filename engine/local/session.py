@@ -365,29 +365,30 @@ class Session:
             self._images.close()
 
     def prepare_rounds(self) -> None:
-        """Compile and capture the rounds of a target that runs them on its device."""
+        """Compile and capture the rounds of all slots of a target that runs them on its device.
+
+        Raises DeviceLost if the GPU is lost, and KernelsFailed if a kernel cannot be launched.
+        """
         if not self.target.runs_rounds:
             return
-        inside = self._device_drafting(
-            proposers.preferred(proposers.available(self.resources.loaded))
-        )
-        draft = None if inside is None else inside.draft
-        self.target.round_runner(None if draft is None else draft.drafter).prepare()
-        if self.target.model.info.device.startswith("cuda"):
-            # Else the first prompt would load libraries and compile kernels within its reply.
-            self.target.extend([0] * min(PREFILL_CHUNK, self.target.context - 1))
-            self.target.clear()
+        name = proposers.preferred(proposers.available(self.resources.loaded))
+        with device_errors(torch.device(self.target.model.info.device)):
+            for slot in self._slots.all():
+                inside = _device_drafting(slot, name)
+                draft = None if inside is None else inside.draft
+                slot.target.round_runner(None if draft is None else draft.drafter).prepare()
+            if self.target.model.info.device.startswith("cuda"):
+                # Else the first prompt would load libraries and compile kernels within its reply.
+                self.target.extend([0] * min(PREFILL_CHUNK, self.target.context - 1))
+                self.target.clear()
 
     @property
     def heads_on_host(self) -> tuple[str, ...]:
         """The kinds of heads that draft from the host for a target that runs rounds on its device."""
         if not self.target.runs_rounds:
             return ()
-        return tuple(kind for kind in self.resources.heads if self._device_drafting(kind) is None)
-
-    def _device_drafting(self, name: str) -> DeviceDrafting | None:
-        proposer = self._slots.first.proposer(Speculation(proposer=name))
-        return proposer.device_drafting() if isinstance(proposer, RoundProposer) else None
+        first = self._slots.first
+        return tuple(kind for kind in self.resources.heads if _device_drafting(first, kind) is None)
 
     def _warm_up(self) -> None:
         """Measure verification before the first request whose controller needs it.
@@ -397,3 +398,9 @@ class Session:
         verify = self.controllers.costs.verify
         if not self.target.runs_rounds and not verify.known:
             warm_up(self.target.model, verify, stored=self._times)
+
+
+def _device_drafting(slot: Slot, name: str) -> DeviceDrafting | None:
+    """Return how a proposer drafts within rounds; None if it drafts on the host."""
+    proposer = slot.proposer(Speculation(proposer=name))
+    return proposer.device_drafting() if isinstance(proposer, RoundProposer) else None

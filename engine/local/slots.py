@@ -28,8 +28,6 @@ from engine.vision.encoder import ImageEncoder
 _LOOKS, _LOOKS_BESIDE_OTHERS = 0.02, 0.001
 """Seconds between two looks whether an image is computed, alone and while other requests run."""
 
-_Options = tuple[tuple[str, object], ...]
-
 
 class Slot:
     """The target's state and the proposers of one sequence, kept between requests for prefix reuse."""
@@ -48,7 +46,7 @@ class Slot:
         self._images = images
         self.busy = False
         self.used = 0  # grows with each use
-        self._proposers: dict[str, tuple[_Options, Proposer]] = {}
+        self._proposers: dict[str, tuple[object, Proposer]] = {}  # with their options
 
     def shared(self, keys: list[int]) -> int:
         """Return the length of the prefix of ``keys`` that the slot holds."""
@@ -56,11 +54,12 @@ class Slot:
 
     def proposer(self, speculation: Speculation) -> Proposer:
         """Return the proposer; a new one only if its options differ from the last request's."""
-        options = tuple(sorted(speculation.options.items()))
+        options = proposers.check(speculation.proposer, speculation.options, self.resources)
         previous, proposer = self._proposers.get(speculation.proposer, (None, None))
         if proposer is None or previous != options:
             if proposer is not None:
                 proposer.close()
+                self.target.forget_runners()
             proposer = proposers.create(speculation.proposer, speculation.options, self.resources)
             self._proposers[speculation.proposer] = options, proposer
         return proposer
@@ -132,6 +131,7 @@ class Slot:
         for name in tuple(self._proposers):
             if kind in proposers.drafts_with(name, resources.loaded):
                 self._proposers.pop(name)[1].close()
+        self.target.forget_runners()
 
     def close(self) -> None:
         """Release the proposers' memory."""
@@ -147,7 +147,7 @@ _WORTH = 8
 
 
 class Slots:
-    """Up to ``most`` slots, each made when it is first needed."""
+    """Up to ``most`` slots, each made when it is first needed, or by ``all``."""
 
     def __init__(self, make: Callable[[], Slot], most: int) -> None:
         self.most, self._make = most, make
@@ -158,6 +158,11 @@ class Slots:
     @property
     def first(self) -> Slot:
         return self._slots[0]
+
+    def all(self) -> list[Slot]:
+        """Return all slots that there may be."""
+        self._slots += [self._make() for _ in range(self.most - len(self._slots))]
+        return self._slots
 
     @contextmanager
     def reserved(self, run: Run) -> Iterator[Slot]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -41,10 +40,23 @@ class RoundTable(TableModel):
         return TableRounds(self, state, drafter)
 
     def round_drafter(self, state: SequenceState) -> Any:
-        return SimpleNamespace(model=self, state=state, steps=MAX_DEPTH, context=self.info.context)
+        return _Drafter(self, state)
 
     def head_operations(self, state: SequenceState) -> None:
         return None
+
+
+@dataclass(eq=False)
+class _Drafter:
+    """A draft of a table, in a state."""
+
+    model: RoundTable
+    state: SequenceState
+    steps: int = MAX_DEPTH
+
+    @property
+    def context(self) -> int:
+        return self.model.info.context
 
 
 @dataclass(frozen=True, slots=True)

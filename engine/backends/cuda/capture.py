@@ -5,18 +5,39 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any
 
 import torch
+
+from engine.machine.devices import loses_gpu
 
 log = logging.getLogger(__name__)
 
 
-class Graph(Protocol):
-    """Operations that were captured, at the addresses they had."""
+@dataclass
+class Graph:
+    """Operations that were captured, at the addresses they had. ``what`` they are, for the log."""
 
-    def replay(self) -> None:
-        """Queue them again."""
+    captured: torch.cuda.CUDAGraph
+    what: str
+    _works: bool = True
+
+    def replay(self) -> bool:
+        """Queue them again, and return whether that was possible.
+
+        If not, none of them has run, the graph is not tried again, and the same operations without it
+        give the same bits. Raise the error of a GPU that is lost.
+        """
+        if self._works:
+            try:
+                self.captured.replay()
+            except RuntimeError as error:
+                if loses_gpu(error):
+                    raise
+                log.warning("The CUDA graph of %s failed, so it runs without: %s", self.what, error)
+                self._works = False
+        return self._works
 
 
 def capture(run: Callable[[], object], what: str, pool: Any) -> Graph | None:
@@ -33,4 +54,4 @@ def capture(run: Callable[[], object], what: str, pool: Any) -> Graph | None:
         with suppress(RuntimeError):
             torch._C._cuda_endAllocateToPool(stream.device_index, pool)
         return None
-    return graph
+    return Graph(graph, what)

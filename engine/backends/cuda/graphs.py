@@ -122,9 +122,7 @@ class Runner:
         self._prepare(mode)
         graph = self._graphs.get(mode)
         with kernel_errors(self._verdict):
-            if graph is not None:
-                graph.replay()
-            else:
+            if graph is None or not graph.replay():
                 self.round.run(mode)
         copy = self._copies[self._launched % _UNREAD]
         copy.copy_(self.round.result, non_blocking=True)

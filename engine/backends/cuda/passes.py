@@ -65,8 +65,8 @@ class GraphCache:
         if captured is not None:
             self._graphs.move_to_end(parts)
             captured.ids.copy_(ids)
-            captured.graph.replay()
-            return captured.logits
+            if captured.graph.replay():
+                return captured.logits
         ids = ids.to(self._device)
         logits = compute(ids, parts)
         self._counts[parts] += 1

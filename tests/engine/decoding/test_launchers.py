@@ -273,3 +273,20 @@ def test_who_drafts_chains_on_the_host_has_the_same_rounds_everywhere(name: str)
         for pair in pairs
     )
     assert here == there
+
+
+def test_two_runners_of_a_text_are_kept() -> None:
+    """Who drafts in two ways in turn captures each once; and rounds without a draft take any runner."""
+    target = Target(RoundTable(lambda tokens: [0.0] * 8, 8, context=20))
+    model: Any = target.model
+    one, other, third = (model.round_drafter(target.state) for _ in range(3))
+    first = target.round_runner(None)
+    runners = [target.round_runner(each) for each in (one, other)]
+    assert len({id(each) for each in (first, *runners)}) == 3
+    assert target.round_runner(one) is runners[0] is target.round_runner(None)
+    assert target.round_runner(other) is runners[1]
+    target.round_runner(third)
+    assert target.round_runner(other) is runners[1]
+    assert target.round_runner(one) is not runners[0]
+    target.forget_runners()
+    assert target.round_runner(other) is not runners[1]

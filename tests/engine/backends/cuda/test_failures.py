@@ -1,24 +1,35 @@
-"""Replies that fail on the device: memory runs out, or the GPU is lost."""
+"""Replies that fail on the device: memory runs out, the GPU is lost, or a graph does not run."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
 
 pytest.importorskip("triton")
 
+from engine.backends.cuda import graphs
+from engine.backends.cuda.capture import Graph
 from engine.backends.cuda.round import DeviceRound, Mode
+from engine.backends.cuda.trial.verdicts import kernel_errors
 from engine.decoding.text.codec import TextCodec
 from engine.drafting.resources import Resources
-from engine.errors import DeviceLost
+from engine.errors import DeviceLost, KernelsFailed
 from engine.local.session import Session
 from engine.machine import devices
 from engine.request import Request, Speculation
 from tests.engine.backends.cuda.small import load, write_pair
 
 LOST = RuntimeError("CUDA error: an illegal memory access was encountered")
+REFUSED = RuntimeError("CUDA error: too many resources requested for launch")
+ASKED = Request(
+    token_ids=(5, 6, 7), max_tokens=5, ignore_eos=True, speculation=Speculation(proposer="none")
+)
 
 
 @pytest.fixture(autouse=True)
@@ -47,9 +58,7 @@ def test_a_reply_that_fails_leaves_the_session_whole(
     """The second round fails after the first one's tokens were shown; the next request succeeds."""
     write_pair(tmp_path / "target", tmp_path / "draft")
     session = Session(load(tmp_path / "target"), TextCodec(tmp_path / "target"), Resources())
-    request = Request(
-        token_ids=(5, 6, 7), max_tokens=3, ignore_eos=True, speculation=Speculation(proposer="none")
-    )
+    request = replace(ASKED, max_tokens=3)
     whole = list(session.run(request, lambda: False))[-1]
     run, rounds = DeviceRound.run, []
 
@@ -62,8 +71,53 @@ def test_a_reply_that_fails_leaves_the_session_whole(
     with monkeypatch.context() as patch:
         patch.setattr(DeviceRound, "run", failing)
         patch.setattr("engine.backends.cuda.graphs.Runner._capture", lambda self, mode: None)
-        session.target._runner = None
+        session.target.forget_runners()
         with pytest.raises(expected):
             list(session.run(request, lambda: False))
     assert len(session.target.keys) == session.target.state.length
     assert list(session.run(request, lambda: False))[-1] == whole
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("error", [REFUSED, LOST], ids=["refused", "lost"])
+def test_a_graph_that_fails_in_mid_reply_is_run_without(
+    error: RuntimeError, folders: tuple[Path, Path], device: torch.device,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """So the reply goes on from the last token, with the same words; not on a GPU that is lost."""
+    session = Session(load(folders[0]), TextCodec(folders[0]), Resources())
+    whole, runner = list(session.run(ASKED, lambda: False))[-1], session.target.round_runner(None)
+    replays = 0
+
+    def captured(run: Callable[[], object], what: str, pool: Any) -> Graph:
+        """Return a graph that runs when it is replayed, but for the third time."""
+
+        def replay() -> None:
+            nonlocal replays
+            replays += 1
+            if replays == 3:
+                raise error
+            run()
+
+        graph: Any = SimpleNamespace(replay=replay)
+        return Graph(graph, what)
+
+    monkeypatch.setattr(graphs, "capture", captured)
+    monkeypatch.setattr(runner, "captures", True)
+    monkeypatch.setattr(runner, "_graphs", {})
+    if error is LOST:
+        with pytest.raises(DeviceLost):
+            list(session.run(ASKED, lambda: False))
+        return
+    assert list(session.run(ASKED, lambda: False))[-1] == whole
+    assert replays == 3
+
+
+def test_what_the_gpu_refused_is_a_kernels_fault_and_a_lost_gpu_is_not() -> None:
+    """Triton's launcher tells of both."""
+    with pytest.raises(KernelsFailed, match="too many resources"), kernel_errors(None):
+        raise REFUSED
+    lost = RuntimeError("Triton Error [CUDA]: an illegal memory access was encountered")
+    with pytest.raises(RuntimeError) as raised, kernel_errors(None):
+        raise lost
+    assert raised.value is lost

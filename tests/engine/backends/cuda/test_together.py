@@ -15,6 +15,7 @@ pytest.importorskip("triton")
 from engine.backends.cuda import passes
 from engine.backends.cuda.capture import capture
 from engine.backends.cuda.decoder import CudaDecoder
+from engine.backends.cuda.graphs import Runner
 from engine.backends.cuda.state import DeviceState
 from engine.decoding.text.codec import TextCodec
 from engine.decoding.work import VerifyWork
@@ -172,6 +173,28 @@ def test_a_crowd_is_told_what_each_is_told_alone(
         assert [each.id for each in found] == [each.id for each in expected], client.request
         assert [each.p for each in found] == [each.p for each in expected]
         assert [each.top_logprobs for each in found] == [each.top_logprobs for each in expected]
+
+
+def test_a_load_prepares_the_rounds_of_every_slot(
+    folders: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With what drafts in it: so no slot's first reply waits for captures."""
+    session, prepared = opened(folders, 2), list[Runner]()
+
+    def prepare(self: Runner) -> None:
+        prepared.append(self)
+
+    monkeypatch.setattr(Runner, "prepare", prepare)
+    session.prepare_rounds()
+    slots = session._slots.all()
+    assert len(slots) == 2 and [each.round.target_state for each in prepared] == [
+        slot.target.state for slot in slots
+    ]
+    clients = [Client(request(LONG[:3], draft(1), sampling=GREEDY, max_tokens=2)) for _ in slots]
+    run(session, clients)
+    assert [client.error for client in clients] == [None, None]
+    for slot, runner in zip(slots, prepared, strict=True):
+        assert slot.used and slot.target.round_runner(None) is runner
 
 
 def test_a_request_that_leaves_or_fails_beside_others_changes_nothing(

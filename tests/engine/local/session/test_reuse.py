@@ -134,11 +134,11 @@ def test_a_chat_may_switch_proposers_every_turn(session: Session, pair: tuple[Pa
 def test_a_proposer_is_kept_until_its_options_change(session: Session) -> None:
     """A slider moved through its range once left an index of the chat behind for every stop."""
     kept = []
-    for longest in (3, 3, 4):
+    for options in ({}, {"prompt_lookup_max": 5}, {"prompt_lookup_max": 4}):  # 5 is the default
         request = Request(
             token_ids=PROMPT,
             max_tokens=2,
-            speculation=Speculation(proposer="ngram", options={"prompt_lookup_max": longest}),
+            speculation=Speculation(proposer="ngram", options=options),
         )
         answered(session, request)
         assert len(session._slots.first._proposers) == 1
