@@ -68,10 +68,10 @@ BROKEN_LOGITS = (
 
 DAMAGED_CACHE = (
     "The model's logits contain NaN or infinity: its packed weights, as the cache stored them, were "
-    "damaged and have been removed. Load the model again. If that does not help, its own file is "
-    "damaged too: download it again."
+    "damaged{and_now} Load the model again. If that does not help, its own file is damaged too: download "
+    "it again."
 )
-"""A ModelError's message."""
+"""A ModelError's message; ``and_now``: whether the files are gone."""
 
 DEAD_END = "The grammar allows none of the model's tokens here. Correct the grammar."
 """An InvalidRequest's message."""

@@ -30,7 +30,6 @@ import weakref
 import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from io import FileIO
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -136,7 +135,7 @@ class WeightCache:
     def make_room(self, size: int) -> bool:
         """Delete files until ``size`` more bytes are within the limits; return whether they are."""
         self.forget_gone()
-        kept = sorted(self._files(_SUFFIX), key=_last_use)
+        kept = sorted(self.folder.glob(f"*{_SUFFIX}"), key=_last_use)
         total = sum(map(size_on_disk, kept))
         while kept and total + size > self.limit:
             total -= size_on_disk(kept[0])
@@ -146,7 +145,7 @@ class WeightCache:
 
     def forget_gone(self) -> None:
         """Delete the files of models that are no longer where they were, and damaged ones."""
-        for each in self._files(_SUFFIX):
+        for each in list(self.folder.glob(f"*{_SUFFIX}")):
             with contextlib.suppress(OSError):
                 table = _table(each)
                 if table is None or not all(map(os.path.exists, table["files"])):
@@ -154,13 +153,10 @@ class WeightCache:
 
     def _forget_parts(self) -> None:
         """Delete unfinished files whose processes are gone."""
-        for part in self._files(_PART):
+        for part in list(self.folder.glob(f"*{_PART}")):
             with contextlib.suppress(OSError), part.open("rb") as stream:
                 _lock(stream.fileno())
                 part.unlink()
-
-    def _files(self, suffix: str) -> list[Path]:
-        return list(self.folder.glob(f"*{suffix}"))
 
 
 @dataclass(eq=False)
@@ -176,6 +172,8 @@ class CachedWeights:
     _places: dict[str, int] = field(default_factory=dict)
     _sums: list[tuple[int, int, int]] = field(default_factory=list)
     """Places, sizes and checksums of the images."""
+    _descriptor: int = -1
+    """Of what is mapped: another process may have replaced the file since."""
     _packed: dict[str, Packed] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -184,15 +182,15 @@ class CachedWeights:
             table = _table(self.file)
             if table is None or not (_is_flushed(self.file) or _boot() == table["boot"] != ""):
                 return
-            with self.file.open("rb") as stream:
-                pages = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
+            self._descriptor = os.open(self.file, os.O_RDONLY)
+            weakref.finalize(self, os.close, self._descriptor)
+            pages = mmap.mmap(self._descriptor, 0, access=mmap.ACCESS_READ)
             if _ends(pages, table["matrices"].values()) != table["ends"]:
                 return
             places = table["matrices"].items()
             self._sums = [(at, size, table["sums"][key]) for key, (at, size) in places]
-            if hasattr(mmap, "MADV_HUGEPAGE"):
-                with contextlib.suppress(OSError):  # a kernel without huge pages
-                    pages.madvise(mmap.MADV_HUGEPAGE)
+            with contextlib.suppress(OSError, AttributeError):  # a kernel without huge pages
+                pages.madvise(mmap.MADV_HUGEPAGE)
         except FileNotFoundError:
             return
         except (OSError, ValueError, KeyError, TypeError) as error:
@@ -229,25 +227,19 @@ class CachedWeights:
             timer.start()
 
     def check(self) -> bool:
-        """Return whether all that is mapped is as it was written. If not, the file is deleted.
-
-        Reads the whole file, at about 4 GB/s.
-        """
+        """Return whether all that is mapped is as it was written; if not, delete it. Reads 4 GB/s."""
         if self.mapped is None or self.is_damaged:
             return not self.is_damaged
-        try:  # read, not through the map: pages that no step needs would count as memory
-            with self.file.open("rb", buffering=0) as stream:
-                if all(_crc(stream, at, size) == total for at, size, total in self._sums):
-                    return True
-        except FileNotFoundError:  # another process removed it; what is mapped stays
-            return True
+        # Read, not through the map: pages that no step needs would count as memory.
+        with contextlib.suppress(OSError):  # the disk cannot read it
+            if all(_crc(self._descriptor, at, size) == total for at, size, total in self._sums):
+                return True
         self.is_damaged = True
         with contextlib.suppress(OSError):
             self.file.unlink(missing_ok=True)
-        what = "could not be deleted: delete it" if self.file.exists() else "was deleted"
         log.warning(
-            "The packed weights in %s are damaged. The file %s. Replies since the model was loaded "
-            "may be wrong: load it again.", self.file, what,
+            "The packed weights in %s are damaged%s Replies since the model was loaded may be wrong: "
+            "load it again.", self.file, _and_now([self.file]),
         )  # fmt: skip
         return False
 
@@ -294,8 +286,7 @@ def _write(
         ends = _ends(pages, places.values())
         with memoryview(pages) as view:
             sums = {key: zlib.crc32(view[at : at + size]) for key, (at, size) in places.items()}
-    table: dict[str, Any] = {"files": model, "matrices": places, "ends": ends, "boot": _boot()}
-    table["sums"] = sums
+    table = {"files": model, "matrices": places, "ends": ends, "boot": _boot(), "sums": sums}
     text = json.dumps(table).encode()
     os.write(to, text + hashlib.sha256(text).digest() + len(text).to_bytes(_SIZE, "little"))
 
@@ -316,12 +307,11 @@ def _table(file: Path) -> dict[str, Any] | None:
     return table
 
 
-def _crc(stream: FileIO, at: int, size: int) -> int:
-    """Return the CRC-32 of ``size`` bytes from ``at``."""
-    stream.seek(at)
+def _crc(descriptor: int, at: int, size: int) -> int:
+    """Return the CRC-32 of ``size`` bytes from ``at``. Raises OSError."""
     total = 0
-    for done in range(0, size, _PIECE):
-        total = zlib.crc32(stream.read(min(_PIECE, size - done)), total)
+    for done in range(at, at + size, _PIECE):
+        total = zlib.crc32(os.pread(descriptor, min(_PIECE, at + size - done), done), total)
     return total
 
 
@@ -339,8 +329,14 @@ _in_use: weakref.WeakSet[CachedWeights] = weakref.WeakSet()
 
 def why_broken() -> str:
     """Return why logits are no numbers. Deletes the files that are mapped and damaged."""
-    sound = [each.check() for each in list(_in_use)]
-    return BROKEN_LOGITS if all(sound) else DAMAGED_CACHE
+    damaged = [each.file for each in list(_in_use) if not each.check()]
+    return DAMAGED_CACHE.format(and_now=_and_now(damaged)) if damaged else BROKEN_LOGITS
+
+
+def _and_now(damaged: Sequence[Path]) -> str:
+    """Return the end of a sentence: whether the files are gone."""
+    left = ", ".join(str(each) for each in damaged if each.exists())
+    return f", and could not be deleted. Delete {left}." if left else " and have been removed."
 
 
 def _check_behind(weights: weakref.ref[CachedWeights]) -> None:

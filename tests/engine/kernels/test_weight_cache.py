@@ -142,13 +142,51 @@ def test_damage_in_the_middle_is_found_while_the_file_is_mapped(
         stream.seek(at + size // 2)
         stream.write(b"\xff" * 64)
     assert model.entry().mapped is not None  # the ends are whole
-    assert weight_cache.why_broken() == DAMAGED_CACHE
+    why = weight_cache.why_broken()
+    assert why == DAMAGED_CACHE.format(and_now=" and have been removed.")
     assert model.files == []
     assert str(file) in caplog.text
     check_equal(model.load(model.entry()), packed)
     again = model.entry()
     check_equal(model.load(again), packed)
     assert again.check()
+
+
+def test_a_damaged_file_that_cannot_be_deleted_is_named(
+    model: Model, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Else the next load would map it again, and the message would send the user in a circle."""
+    model.load(model.entry())
+    (file,) = model.files
+    entry = model.entry()
+    at, size, _ = entry._sums[0]
+    file.chmod(0o600)
+    with file.open("r+b") as stream:
+        stream.seek(at + size // 2)
+        stream.write(b"\xff" * 64)
+
+    def refused(self: Path, missing_ok: bool = False) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "unlink", refused)
+    why = weight_cache.why_broken()
+    assert f"could not be deleted. Delete {file}. Load" in why and "removed" not in why
+    assert f"Delete {file}." in caplog.text
+
+
+def test_what_is_mapped_is_checked_and_not_what_replaced_it(model: Model) -> None:
+    """Another process may have found the damage first."""
+    model.load(model.entry())
+    (file,) = model.files
+    entry, whole = model.entry(), file.read_bytes()
+    at, size, _ = entry._sums[0]
+    file.chmod(0o600)
+    with file.open("r+b") as stream:
+        stream.seek(at + size // 2)
+        stream.write(b"\xff" * 64)
+    file.unlink()
+    file.write_bytes(whole)
+    assert not entry.check()
 
 
 def test_all_is_checked_some_time_after_a_load(
