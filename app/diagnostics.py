@@ -68,7 +68,7 @@ def gpu_trials() -> str:
         lines += ["", f"{verdict.model}, KV cache {verdict.cached}: {verdict.fault or 'right'}"]
         rows = [("kernel", "shape", "worst error", "ms", "result")]
         rows += [
-            (each.kernel, each.shape, f"{each.error:.1e}", f"{each.ms:.2f}", each.why or "right")
+            (each.kernel, each.shape, f"{each.error:.1e}", f"{each.ms:.2f}", each.result)
             for each in verdict.findings
         ]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]

@@ -96,7 +96,7 @@ class AttentionCase:
         tiling = self._tiling
         workspace = Workspace.make(
             heads=spec.heads, head_dim=spec.head_dim, capacity=self.capacity, tiling=tiling,
-            device=self.device,
+            device=self.device, rows=STREAMED_ROWS,
         )  # fmt: skip
         masks: dict[str, Any] = {"window": spec.window, "cap": spec.score_cap}
         query = self._queries(MAX_ROWS)
@@ -113,6 +113,16 @@ class AttentionCase:
             expected = attend_reference(query, cache.slots[0], cache.length, **masks)
             comparison.near(whole, expected, _ATTENTION_ERROR)
         many, kv = self._queries(2 * STREAMED_ROWS), cache.slots[0]
+        for rows in (
+            MAX_ROWS + 1,
+            STREAMED_ROWS,
+        ):  # short prompts, and what torch has not of long ones
+            for start in self._starts(rows):
+                cache.set_length(start)
+                few = many[:rows]
+                expected = attend_reference(few, kv, cache.length, **masks)
+                found = attend(few, kv, cache.length, workspace, tiling, **masks)
+                comparison.near(found, expected, _ATTENTION_ERROR)
         for past in (0, tiling.split):
             end = past + len(many)
             if end <= self.capacity and is_plain(spec, kv, end):
@@ -121,13 +131,13 @@ class AttentionCase:
                 comparison.near(attend_prompt(many, kv, past), expected, _ATTENTION_ERROR)
         return lambda: run(slice(None))
 
-    def _starts(self) -> list[int]:
+    def _starts(self, rows: int = MAX_ROWS) -> list[int]:
         """Return positions of row 0: the first, at borders of splits, chunks and parts, and the last."""
-        tiling = self._tiling
+        tiling, last = self._tiling, self.capacity - rows
         splits = (1, 3, tiling.chunk, tiling.parts(self.capacity))
-        borders = [0, *(count * tiling.split - 7 for count in splits), self.capacity - MAX_ROWS]
-        inside = [start for start in borders if 0 <= start <= self.capacity - MAX_ROWS]
-        return sorted({*some(inside, self.device), inside[-1]})
+        borders = [0, *(count * tiling.split - 7 for count in splits), last]
+        inside = [start for start in borders if 0 <= start <= last]
+        return sorted({*some(inside, self.device), *inside[-1:]})
 
     def _filled(self) -> StaticKVCache:
         """Return a cache that the reference filled."""

@@ -28,7 +28,7 @@ class Finding:
     """The result of a kernel's trial at a shape.
 
     ``error``: the worst, relative to the largest number of its row. ``ms``: one call with 16 rows.
-    ``why``: what is wrong, as the end of a sentence; "" if nothing is.
+    ``why``: what is wrong, as the end of a sentence; "" if nothing is. ``note``: what else to know.
     """
 
     kernel: str
@@ -36,16 +36,21 @@ class Finding:
     error: float
     ms: float
     why: str = ""
+    note: str = ""
 
     def __str__(self) -> str:
-        return f"{self.kernel} ({self.shape}): {self.why or 'right'}"
+        return f"{self.kernel} ({self.shape}): {self.result}"
+
+    @property
+    def result(self) -> str:
+        return (self.why or "right") + (f" ({self.note})" if self.note else "")
 
 
 class Comparison:
-    """Compares results, and remembers the worst error and the first fault."""
+    """Compares results, and remembers the worst error and the first fault. ``note``: see ``Finding``."""
 
     def __init__(self) -> None:
-        self.error, self.why = 0.0, ""
+        self.error, self.why, self.note = 0.0, "", ""
 
     def near(
         self, found: Tensor, expected: Tensor, error: tuple[float, float] | None = None
@@ -110,7 +115,7 @@ def try_kernel(
         log.warning("The trial of %s (%s) failed", kernel, shape, exc_info=True)
         text = (str(error).splitlines() or [""])[0]
         comparison.why = f"it does not run ({type(error).__name__}: {text[:200]})"
-    finding = Finding(kernel, shape, comparison.error, ms, comparison.why)
+    finding = Finding(kernel, shape, comparison.error, ms, comparison.why, comparison.note)
     (log.warning if finding.why else log.info)("Trial of %s", finding)
     return finding
 

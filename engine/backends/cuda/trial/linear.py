@@ -12,9 +12,11 @@ from engine.backends.cuda.decoder import CudaDecoder
 from engine.backends.cuda.trial.findings import Comparison
 from engine.kernels.cuda import STREAMED_ROWS
 from engine.kernels.cuda.linear.bulk import BulkLinear
-from engine.kernels.cuda.linear.dispatch import DTYPE, codes_of, shape_of, take_outputs
+from engine.kernels.cuda.linear.dispatch import DTYPE, Weight, codes_of, shape_of, take_outputs
+from engine.kernels.cuda.linear.fusion import Norm
 from engine.kernels.cuda.linear.reference import FloatReference
 from engine.kernels.cuda.references import floats_of, linear_reference
+from engine.kernels.formats.int8 import Int8Weight
 from engine.kernels.torch.linear import trial_rows
 from engine.values import MAX_ROWS
 
@@ -24,6 +26,11 @@ _PART = 1024
 """Outputs of a weight that are dequantised at once: some hundred megabytes, where caches will be."""
 _BULK_ERROR = (2**-6, 2**-6)
 """Of many rows, sums are rounded before bias, gate and residual; see ``Comparison.near``."""
+_INT8_ERROR = {torch.bfloat16: (2**-7, 2**-14), torch.float32: (2**-14, 2**-14)}
+"""Of int8, whose sums are exact (see ``_int8_rows``). What is left: two scales and a norm's factor in
+float32, some 2^-21; the gate's exponential, 2^-19; one rounding to bf16, which may go the other way."""
+_LEAST_WEIGHT = 2**-10
+"""Of a norm, below which its inputs are zero in the trial of int8."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,24 +75,21 @@ class LinearCase:
         comparison.rows_are_alike(run, whole)
         for _ in range(3):  # programs finish in another order each time
             comparison.same(run(few), whole, "from run to run")
+        error = _INT8_ERROR[self.dtype] if isinstance(self.linear.weight, Int8Weight) else None
         for part, expected in self._expected(x, residual):
-            comparison.near(whole[:, part], expected[few])
+            comparison.near(whole[:, part], expected[few], error)
             comparison.near(many[:, part], expected, _BULK_ERROR)
+        comparison.note = self.linear.refused
         return lambda: run(few)
 
     def _rows(self) -> Tensor:
-        """Return more rows than the kernels compute at once, of different sizes.
-
-        The first outputs nearly vanish, so that another order of a sum shows in them; a norm's weight is
-        divided out for that.
-        """
-        first = floats_of(take_outputs(self.linear.weight, slice(_VANISHING)))
-        x = trial_rows(first)[:STREAMED_ROWS]
-        sizes = torch.logspace(-2, 2, MAX_ROWS, device=x.device)
-        x = x * sizes.repeat(STREAMED_ROWS // MAX_ROWS)[:, None]
-        if self.linear.fusion.norm is not None:
-            weight = self.linear.fusion.norm.weight.float()
-            x = x / torch.where(weight.abs() > 0.1, weight, 1.0)
+        """Return more rows than the kernels compute at once, of different sizes."""
+        weight, norm = self.linear.weight, self.linear.fusion.norm
+        x = (
+            _int8_rows(weight, norm)
+            if isinstance(weight, Int8Weight)
+            else _float_rows(weight, norm)
+        )
         return torch.cat([x, x[:MAX_ROWS]]).to(self.dtype)
 
     def _expected(self, x: Tensor, residual: Tensor | None) -> Iterator[tuple[slice, Tensor]]:
@@ -101,6 +105,37 @@ class LinearCase:
                 bias = torch.cat([bias[each] for each in places])
             reference = linear_reference(take_outputs(weight, *places), replace(fusion, bias=bias))
             yield part, reference(x, None if residual is None else residual[:, part])
+
+
+def _float_rows(weight: Weight, norm: Norm | None) -> Tensor:
+    """Return rows whose first outputs nearly vanish, so that another order of a sum shows in them; a
+    norm's weight is divided out for that."""
+    x = trial_rows(floats_of(take_outputs(weight, slice(_VANISHING))))[:STREAMED_ROWS]
+    sizes = torch.logspace(-2, 2, MAX_ROWS, device=x.device)
+    x = x * sizes.repeat(STREAMED_ROWS // MAX_ROWS)[:, None]
+    if norm is not None:
+        factors = norm.weight.float()
+        x = x / torch.where(factors.abs() > 0.1, factors, 1.0)
+    return x
+
+
+def _int8_rows(weight: Int8Weight, norm: Norm | None) -> Tensor:
+    """Return rows that every right kernel rounds to the same integers, so that sums are equal.
+
+    In steps of int8 their numbers are quarters up to 63.75, but not halfway between two steps; one is
+    127. A norm's weight is divided out, and bf16 then moves numbers by 63.75 * 2^-8 steps at most, and
+    none to less than 2^-12 from halfway. Scale, quotient and sum of a kernel are exact to 2^-15 steps.
+    """
+    draw = torch.Generator().manual_seed(0)
+    width, device = weight.values.shape[1], weight.values.device
+    quarters = (64 * torch.randn(STREAMED_ROWS, width, generator=draw)).round().clamp(-255, 255)
+    quarters += quarters % 4 == 2
+    factors = torch.ones(width) if norm is None else norm.weight.float().cpu()
+    quarters[:, factors.abs().argmax()] = 4 * 127
+    sizes = torch.exp2(torch.arange(STREAMED_ROWS) % MAX_ROWS - 8.0)
+    usable = factors.abs() >= _LEAST_WEIGHT
+    x = torch.where(usable, quarters / torch.where(usable, factors, 1.0), 0.0)
+    return (x * sizes[:, None]).to(device)
 
 
 def linear_cases(model: CudaDecoder) -> list[LinearCase]:

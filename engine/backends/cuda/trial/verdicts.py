@@ -186,6 +186,7 @@ def _verdict(stored: dict[str, Any]) -> Verdict:
             error=_number(one["error"]),
             ms=_number(one["ms"]),
             why=str(one["why"]),
+            note=str(one["note"]),
         )
         for one in stored["findings"]
     )

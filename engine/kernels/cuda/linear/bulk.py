@@ -6,6 +6,8 @@ depends on the number of rows, so decoding and verification never use this.
 
 from __future__ import annotations
 
+import logging
+
 import torch
 from torch import Tensor
 
@@ -16,21 +18,24 @@ from engine.kernels.formats import nf4
 from engine.kernels.formats.block_planes import BlockPlanes
 from engine.kernels.formats.int8 import Int8Weight
 from engine.kernels.formats.nf4 import GROUP, Nf4Weight
+from engine.machine.devices import loses_gpu, ran_out
+
+log = logging.getLogger(__name__)
 
 PART = 8192
 """Outputs dequantised at once: some tens of megabytes. That many rows are whole groups and bytes."""
-LEAST_INTEGER_ROWS = 17
-"""Least rows of cuBLAS's int8 product; its other sizes must be multiples of 8."""
 
 
 class BulkLinear:
     """A linear layer for any number of rows: ``streamed`` up to ``STREAMED_ROWS``, and cuBLAS beyond.
 
-    Of many rows, only int8 gives the bits of ``streamed``.
+    Of many rows, only int8 gives the bits of ``streamed``. ``refused``: why cuBLAS does not multiply
+    int8 here, so that ``streamed`` does; "" if it does, or was not asked.
     """
 
     def __init__(self, streamed: FusedLinear, weight: Weight, fusion: Fusion) -> None:
         self.streamed, self.weight, self.fusion = streamed, weight, fusion
+        self.refused = ""
 
     def __call__(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
         if len(x) <= STREAMED_ROWS:
@@ -46,12 +51,24 @@ class BulkLinear:
         """Multiply exact integer sums by the scales of outputs and rows."""
         from engine.kernels.cuda.linear.streamed import quantise_rows
 
-        values, scales = quantise_rows(x.contiguous(), self.fusion)
-        if len(x) >= LEAST_INTEGER_ROWS and not any(size % 8 for size in weight.values.shape):
-            sums = torch._int_mm(values, weight.values.t())
-        else:  # exact below 2**53
-            sums = (values.double() @ weight.values.double().t()).int()
-        return finish_sums(sums, self.fusion, residual, x.dtype, scales, weight.scale)
+        if not self.refused:
+            values, scales = quantise_rows(x.contiguous(), self.fusion)
+            sums = self._integer_sums(values, weight.values)
+            if sums is not None:
+                return finish_sums(sums, self.fusion, residual, x.dtype, scales, weight.scale)
+        residuals = [None] * len(x) if residual is None else residual.split(STREAMED_ROWS)
+        return torch.cat(list(map(self.streamed, x.split(STREAMED_ROWS), residuals)))
+
+    def _integer_sums(self, values: Tensor, weight: Tensor) -> Tensor | None:
+        """Return the product by cuBLAS: int32 (rows, out); None if it refuses."""
+        try:
+            return torch._int_mm(values, weight.t())
+        except RuntimeError as error:  # for sizes that are no multiples of 8, or without a reason
+            if ran_out(error) or loses_gpu(error):
+                raise
+            self.refused = f"prompts without cuBLAS, slower: {str(error).splitlines()[0]}"
+            log.warning("int8: %s", self.refused)
+            return None
 
 
 def _float_sums(inputs: Tensor, weight: Weight) -> Tensor:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from unittest.mock import Mock
 
 import pytest
@@ -12,6 +14,7 @@ import torch
 
 pytest.importorskip("triton")
 
+from app.diagnostics import gpu_trials
 from engine.api import LoadProgress, Stage
 from engine.backends.cuda.decoder import CudaDecoder
 from engine.backends.cuda.prompts import attend_prompt
@@ -19,11 +22,15 @@ from engine.backends.cuda.trial import model as trial
 from engine.backends.cuda.trial import verdicts
 from engine.backends.cuda.trial.attention import attention_cases
 from engine.backends.cuda.trial.findings import Comparison, Finding
+from engine.backends.cuda.trial.linear import linear_cases
 from engine.events import Failed, Finished
+from engine.kernels.cuda import references
+from engine.kernels.formats import int8
 from engine.local.engine import LocalEngine
 from engine.local.host_rules import Rules
 from engine.machine.devices import Device
 from engine.request import Request, Speculation
+from engine.values import MAX_ROWS
 from tests.engine.backends.cuda.small import SIZES, load
 from tests.engine.backends.cuda.wrong_kernels import (
     put_wrong,
@@ -201,6 +208,65 @@ def test_wrong_attention_of_a_prompt_is_found(
     comparison = Comparison()
     case.check_attends(comparison)
     assert bool(comparison.why) is not right
+
+
+@pytest.mark.parametrize("window", [None, 20])
+def test_wrong_attention_of_more_rows_than_a_round_has_is_found(
+    window: int | None, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A prompt's last part has up to 64 rows; with a window, all parts have."""
+    (case,) = attention_cases(load(folder))
+    case = replace(case, spec=replace(case.spec, window=window))
+
+    def spoil(result: torch.Tensor) -> None:
+        if len(result) > MAX_ROWS:
+            spoil_values(result)
+
+    wrong = put_wrong(monkeypatch, "combine_parts", spoil)
+    comparison = Comparison()
+    case.check_attends(comparison)
+    assert wrong.launches and "its values" in comparison.why
+
+
+@pytest.mark.parametrize("steps", [-4, 4])
+def test_a_scale_that_is_rounded_otherwise_is_no_fault_of_int8(
+    steps: int, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The reference's, by some of float32's steps: numbers halfway between two integers would change."""
+
+    def quantise(x: torch.Tensor, levels: int) -> tuple[torch.Tensor, torch.Tensor]:
+        _, scale = int8.quantise_rows(x, levels)
+        scale = scale * (1 + steps * 2**-23)
+        return (x / scale + levels + 1.5).to(torch.uint8), scale
+
+    model = load(folder, "int8")
+    monkeypatch.setattr(references, "int8", SimpleNamespace(quantise_rows=quantise))
+    for case in linear_cases(model):
+        comparison = Comparison()
+        case.check(comparison)
+        assert not comparison.why, case.shape
+
+
+def test_without_cublas_int8_gives_a_prompt_the_same_bits(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And the trial says so."""
+    model = load(folder, "int8")
+    case = next(each for each in linear_cases(model) if each.adds)
+    x, draw = case._rows(), torch.Generator().manual_seed(0)
+    residual = torch.randn(len(x), case.results, generator=draw).to(x)
+    expected = case.linear(x, residual)
+
+    def refuses(*_: object) -> torch.Tensor:
+        raise RuntimeError("CUDA error: CUBLAS_STATUS_NOT_SUPPORTED when calling cublasLtMatmul")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(torch, "_int_mm", refuses)
+        found = trial.try_kernel(case.kernel, case.shape, model.device, case.check)
+    assert not found.why and "NOT_SUPPORTED" in found.note and found.note in str(found)
+    assert torch.equal(case.linear(x, residual), expected)
+    verdicts.keep(verdicts.Verdict(verdicts.machine(), "small", "shape", "bf16", (found,)))
+    assert "right (prompts without cuBLAS" in gpu_trials()
 
 
 def test_a_kernel_that_does_not_run_is_found(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
