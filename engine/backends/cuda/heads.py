@@ -116,7 +116,8 @@ class HeadOperations(EagerOperations):
 
     def new_memory(self, architecture: Architecture, device: torch.device) -> HeadMemory:
         reason = SUPPORT.why_not(architecture, "fp32") or wrong_width(architecture)
-        if reason is not None or device != self.device:
+        # Not the devices: "cuda" in a plan is "cuda:0" of a tensor.
+        if reason is not None or device.type != self.device.type:
             raise Unsupported(reason or f"it is on {device}")
         return HeadMemory(architecture, self.state.context, device)
 

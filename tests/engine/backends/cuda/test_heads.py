@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 pytest.importorskip("triton")
 
@@ -65,7 +66,8 @@ def load_head(
     shape = inspect(folders[0])
 
     def load(kind: str) -> Head:
-        linears = LinearFactory("bf16", DEVICE, triton=True)
+        # A GPU is "cuda" in a plan and "cuda:0" in a tensor: here too they are not equal.
+        linears = LinearFactory("bf16", torch.device(DEVICE.type, 0), triton=True)
         if kind in heads.INSIDE:
             return heads.load(mtp_plan(shape), linears)
         folder = tmp_path_factory.mktemp(kind)
