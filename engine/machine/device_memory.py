@@ -50,14 +50,15 @@ def release() -> None:
 
 
 def _give_back() -> None:
-    """Release the memory that torch caches. A lost GPU refuses this call too."""
+    """Release the memory that torch caches. A lost GPU refuses this call too. Raises DeviceLost."""
     if "torch" not in sys.modules:
         return
     import torch
 
     usable = torch.cuda.is_available() and not is_lost("cuda")
     if usable and torch.cuda.is_initialized():
-        torch.cuda.empty_cache()
+        with device_errors(torch.device("cuda")):
+            torch.cuda.empty_cache()
 
 
 def within_memory(work: Callable[[], T], describe: Callable[[], str]) -> T:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import subprocess
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -29,6 +30,7 @@ class Finding:
 
     ``error``: the worst, relative to the largest number of its row. ``ms``: one call with 16 rows.
     ``why``: what is wrong, as the end of a sentence; "" if nothing is. ``note``: what else to know.
+    ``passing``: the system is at fault, as a full disk is, and not the kernel.
     """
 
     kernel: str
@@ -37,6 +39,7 @@ class Finding:
     ms: float
     why: str = ""
     note: str = ""
+    passing: bool = False
 
     def __str__(self) -> str:
         return f"{self.kernel} ({self.shape}): {self.result}"
@@ -102,7 +105,7 @@ def try_kernel(
     An error of the compiler or the launch is a fault of the kernel. Raise DeviceLost if the GPU is lost,
     and torch's errors for full memory.
     """
-    comparison, ms = Comparison(), 0.0
+    comparison, ms, passing = Comparison(), 0.0, False
     try:
         with device_errors(device):
             call = check(comparison)
@@ -115,7 +118,9 @@ def try_kernel(
         log.warning("The trial of %s (%s) failed", kernel, shape, exc_info=True)
         text = (str(error).splitlines() or [""])[0]
         comparison.why = f"it does not run ({type(error).__name__}: {text[:200]})"
-    finding = Finding(kernel, shape, comparison.error, ms, comparison.why, comparison.note)
+        passing = isinstance(error, OSError | subprocess.SubprocessError)  # of a C compiler
+    found = comparison.error, ms, comparison.why, comparison.note, passing
+    finding = Finding(kernel, shape, *found)
     (log.warning if finding.why else log.info)("Trial of %s", finding)
     return finding
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
 import functools
 import hashlib
 import json
 import logging
 import math
+import shutil
 import subprocess
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
@@ -33,6 +35,8 @@ _MOST_BYTES = 4 << 20
 _MOST_BEGUN = 2
 """Trials that began and never ended, after which they are taken for what ended the process."""
 _CODE = ("engine/kernels/cuda", "engine/backends/cuda", "engine/kernels/formats")
+_TRITON = ("triton", "pytorch-triton", "triton-windows")
+"""Packages of Triton: its own, that of torch's nightly builds, and one for Windows."""
 _ROOT = Path(__file__).parents[4]
 
 
@@ -67,13 +71,15 @@ class Verdict:
         return bool(self.findings) and self.fault is None
 
     def begin(self) -> Verdict:
-        """Return and keep the verdict that counts if the trial ends this process."""
+        """Return and keep the verdict that counts if the trial ends this process; not if a user does."""
         begun = replace(self, findings=(), begun=self.begun + 1)
         keep(begun)
+        atexit.register(forget, begun)
         return begun
 
     def end(self, findings: tuple[Finding, ...]) -> Verdict:
         """Return and keep the verdict of a trial that ended."""
+        atexit.unregister(forget)
         ended = replace(self, findings=findings, begun=0)
         keep(ended)
         return ended
@@ -138,40 +144,44 @@ def kernel_errors(verdict: Verdict | None) -> Iterator[None]:
 
 
 _unwritten: list[Verdict] = []
-"""Verdicts of this process that the disk did not take."""
+"""Verdicts of this process alone: the disk did not take them, or what they found may pass."""
 
 
 def kept() -> list[Verdict]:
     """Return all verdicts that are stored, the newest first; none that cannot be read."""
     try:
-        stored = read_json(_file(), _MOST_BYTES)
-        return [*_unwritten, *(_verdict(each) for each in stored[:MOST_KEPT])]
+        stored = [_verdict(each) for each in read_json(_file(), _MOST_BYTES)[:MOST_KEPT]]
     except FileNotFoundError:
-        return list(_unwritten)
+        stored = []
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         log.warning("The results of kernel trials in %s cannot be read: %s", _file(), error)
-        return list(_unwritten)
+        stored = []
+    return [
+        *_unwritten,
+        *(each for each in stored if not any(_same(each, own) for own in _unwritten)),
+    ]
 
 
 def keep(verdict: Verdict) -> None:
     """Store a verdict in place of an earlier one of the same trial."""
-    others = [each for each in kept() if not _same(each, verdict)]
-    try:
-        write_private(
-            _file(), json.dumps([asdict(each) for each in (verdict, *others)][:MOST_KEPT])
-        )
-        _unwritten.clear()
-    except DiskError as error:
-        log.warning("The results of kernel trials could not be stored: %s", error)
-        _unwritten[:] = [verdict, *(each for each in _unwritten if not _same(each, verdict))]
+    _store([verdict, *(each for each in kept() if not _same(each, verdict))])
 
 
 def forget(verdict: Verdict | None = None) -> None:
     """Remove a verdict, or all of them: then trials run again."""
-    rest = [] if verdict is None else [each for each in kept() if not _same(each, verdict)]
-    _unwritten.clear()
-    with suppress(DiskError):
-        write_private(_file(), json.dumps([asdict(each) for each in rest]))
+    _store([] if verdict is None else [each for each in kept() if not _same(each, verdict)])
+
+
+def _store(verdicts: list[Verdict]) -> None:
+    """Keep these verdicts and no others."""
+    passing = [each for each in verdicts if any(one.passing for one in each.findings)]
+    lasting = [asdict(each) for each in verdicts if each not in passing]
+    try:
+        write_private(_file(), json.dumps(lasting[:MOST_KEPT]))
+        _unwritten[:] = passing
+    except DiskError as error:
+        log.warning("The results of kernel trials could not be stored: %s", error)
+        _unwritten[:] = verdicts
 
 
 def _same(one: Verdict, other: Verdict) -> bool:
@@ -212,21 +222,25 @@ def machine() -> str:
     if torch.cuda.is_available():
         major, minor = torch.cuda.get_device_capability()
         gpu = f"{torch.cuda.get_device_name()} ({major}.{minor}), driver {_driver()}"
-    with suppress(metadata.PackageNotFoundError):
-        gpu += f", Triton {metadata.version('triton')}"
+    for name in _TRITON:
+        with suppress(metadata.PackageNotFoundError):
+            gpu += f", Triton {metadata.version(name)}"
     return f"{gpu}, torch {torch.__version__}, kernels {_code_version()}"
 
 
 def _driver() -> str:
-    """Return the driver's version as nvidia-smi tells it; WSL has no file of it."""
-    command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+    """Return the driver's version as nvidia-smi tells it, since WSL has no file of it; else that of CUDA
+    which the driver has."""
+    program = shutil.which("nvidia-smi") or "/usr/lib/wsl/lib/nvidia-smi"  # there often not on PATH
+    command = [program, "--query-gpu=driver_version", "--format=csv,noheader"]
     try:
         told = subprocess.run(
-            command, capture_output=True, text=True, timeout=20, check=True
-        ).stdout
+            command, capture_output=True, text=True, timeout=20, check=True,
+            creationflags=compilers.QUIETLY,
+        ).stdout  # fmt: skip
     except (OSError, subprocess.SubprocessError):
-        return "unknown"
-    return (told.split() or ["unknown"])[0]
+        told = ""
+    return (told.split() or [f"of CUDA {torch._C._cuda_getDriverVersion()}"])[0]
 
 
 def _code_version() -> str:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
+from importlib import metadata
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 from unittest.mock import Mock
 
 import pytest
@@ -17,7 +19,7 @@ pytest.importorskip("triton")
 from app.diagnostics import gpu_trials
 from engine.api import LoadProgress, Stage
 from engine.backends.cuda.decoder import CudaDecoder
-from engine.backends.cuda.prompts import attend_prompt
+from engine.backends.cuda.prompts import attend_prompt, is_plain
 from engine.backends.cuda.trial import model as trial
 from engine.backends.cuda.trial import verdicts
 from engine.backends.cuda.trial.attention import attention_cases
@@ -353,6 +355,75 @@ def test_a_trial_that_ends_the_program_twice_is_not_begun_again(folder: Path) ->
     assert verdicts.why_not(model.architecture, "int8") is None
     verdicts.forget()
     assert verdicts.why_not(model.architecture, "bf16") is None
+
+
+def test_a_trial_that_a_user_ended_with_the_program_counts_for_nothing(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Compiling takes long the first time, and whoever quits twice has a GPU all the same."""
+    model = load(folder)
+    at_exit = Mock()
+    monkeypatch.setattr(verdicts, "atexit", at_exit)
+    for _ in range(3):
+        verdicts.known(model.architecture, "bf16", "bf16", "small").begin()
+        assert verdicts.kept()
+        run, *arguments = at_exit.register.call_args.args
+        run(*arguments)
+        assert not verdicts.kept()
+
+
+def test_a_fault_of_the_system_counts_for_this_process_alone(
+    folder: Path, engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full disk, where the compiler's results go: the next start tries again."""
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(trial, "linear_cases", lambda _: [])
+    monkeypatch.setattr(trial, "attention_cases", lambda _: [])
+    put_wrong(monkeypatch, "normalise_rows", full)
+    loaded = engine.load(request_for(folder, quantization="bf16"))
+    assert any("No space left" in note for note in loaded.notes)
+    assert verdicts.kept()[0].fault
+    verdicts.keep(verdicts.Verdict("gpu", "small", "another", "bf16"))
+    assert len(verdicts.kept()) == 2
+    verdicts._unwritten.clear()  # as in a new process
+    assert [each.shape for each in verdicts.kept()] == ["another"]
+
+
+def test_the_driver_and_triton_are_known_wherever_they_come_from(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Without nvidia-smi on PATH, as in WSL, and with the package for Windows."""
+
+    def version(name: str) -> str:
+        if name != "triton-windows":
+            raise metadata.PackageNotFoundError
+        return "3.6.1"
+
+    monkeypatch.setattr(verdicts.metadata, "version", version)
+    monkeypatch.setattr(verdicts.subprocess, "run", Mock(side_effect=FileNotFoundError))
+    monkeypatch.setattr(torch._C, "_cuda_getDriverVersion", lambda: 12080, raising=False)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (8, 6))
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "A laptop's GPU")
+    named = verdicts.machine.__wrapped__()
+    assert "A laptop's GPU (8.6), driver of CUDA 12080, Triton 3.6.1, torch" in named
+
+
+def test_a_prompt_takes_torchs_attention_only_where_that_is_compact(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Without FlashAttention torch makes a matrix of all rows and positions, in every head."""
+    spec: Any = SimpleNamespace(window=None, score_cap=None)
+    keys = SimpleNamespace(device=torch.device("cuda"))
+    on_gpu: Any = SimpleNamespace(keys=keys, key_scales=None)
+    for available in (True, False):
+        monkeypatch.setattr(
+            torch.backends.cuda, "is_flash_attention_available", lambda there=available: there
+        )
+        assert is_plain(spec, on_gpu, 100) is available
 
 
 def test_a_cancelled_trial_leaves_no_verdict(
