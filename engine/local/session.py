@@ -16,8 +16,7 @@ import torch
 
 from engine.api import CacheListener, TopToken
 from engine.backends.native import build
-from engine.decoding.context import PREFILL_CHUNK, Context
-from engine.decoding.proposer import DeviceDrafting, RoundProposer
+from engine.decoding.context import Context
 from engine.decoding.target import Target
 from engine.decoding.text.channels import channels_of
 from engine.decoding.text.codec import TextCodec
@@ -36,6 +35,7 @@ from engine.events import Event
 from engine.grammar.compiler import CompiledGrammar, GrammarCompiler
 from engine.loading.pooling import Pooling
 from engine.local.batcher import Batcher
+from engine.local.device_rounds import device_drafting, prepare_rounds
 from engine.local.embedding import embedding, next_logits
 from engine.local.run import Run
 from engine.local.sequence import Sequence as RunningSequence
@@ -45,7 +45,7 @@ from engine.local.thinking import begins_inside_thought, prefill_of, thinking_of
 from engine.local.tokenizer import SessionTokenizer
 from engine.machine.devices import Device, device_errors
 from engine.models.base import BatchModel, HiddenStateModel, Model
-from engine.request import Control, Request, Speculation
+from engine.request import Control, Request
 from engine.thoughts import CLOSING, OPENING
 from engine.tool_calls.lark import content_in_channels, grammar_of_calls
 from engine.tool_calls.styles import HARMONY
@@ -93,6 +93,8 @@ class Session:
             lambda: Slot(model, self._resources, captures=graphs, images=images), parallel
         )
         self._times = times
+        self.captures = True
+        """False if rounds that a GPU should replay as graphs run without; see ``prepare_rounds``."""
         self.codec = codec
         self._encoded: tuple[object, Prompt] | None = None  # the last request's text and its prompt
         self.grammars = GrammarCompiler(codec.tokenizer_json, model.info.vocabulary, model.info.eos)
@@ -373,14 +375,7 @@ class Session:
             return
         name = proposers.preferred(proposers.available(self.resources.loaded))
         with device_errors(torch.device(self.target.model.info.device)):
-            for slot in self._slots.all():
-                inside = _device_drafting(slot, name)
-                draft = None if inside is None else inside.draft
-                slot.target.round_runner(None if draft is None else draft.drafter).prepare()
-            if self.target.model.info.device.startswith("cuda"):
-                # Else the first prompt would load libraries and compile kernels within its reply.
-                self.target.extend([0] * min(PREFILL_CHUNK, self.target.context - 1))
-                self.target.clear()
+            self.captures = prepare_rounds(self._slots, name)
 
     @property
     def heads_on_host(self) -> tuple[str, ...]:
@@ -388,7 +383,7 @@ class Session:
         if not self.target.runs_rounds:
             return ()
         first = self._slots.first
-        return tuple(kind for kind in self.resources.heads if _device_drafting(first, kind) is None)
+        return tuple(kind for kind in self.resources.heads if device_drafting(first, kind) is None)
 
     def _warm_up(self) -> None:
         """Measure verification before the first request whose controller needs it.
@@ -398,9 +393,3 @@ class Session:
         verify = self.controllers.costs.verify
         if not self.target.runs_rounds and not verify.known:
             warm_up(self.target.model, verify, stored=self._times)
-
-
-def _device_drafting(slot: Slot, name: str) -> DeviceDrafting | None:
-    """Return how a proposer drafts within rounds; None if it drafts on the host."""
-    proposer = slot.proposer(Speculation(proposer=name))
-    return proposer.device_drafting() if isinstance(proposer, RoundProposer) else None

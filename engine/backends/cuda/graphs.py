@@ -133,8 +133,9 @@ class Runner:
             copied.record()
         return Pending(mode.depth, self._top, copy, copied)
 
-    def prepare(self) -> None:
+    def prepare(self) -> bool:
         """See ``RoundRunner``. What few requests have comes later."""
+        wanted = self.captures
         for rule, sampling in (
             (AcceptanceRule.GREEDY, Sampling()),
             (AcceptanceRule.COUPLED, Sampling(temperature=1.0)),
@@ -145,6 +146,7 @@ class Runner:
                 self._prepare(self.mode(depth))
                 if self.round.drafter is not None and 0 < depth <= self.round.drafter.steps:
                     self._prepare(self.mode(depth, drafts=True))
+        return self.captures == wanted
 
     def _prepare(self, mode: Mode) -> None:
         """Compile and capture the mode, unless that was done or nothing is captured."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -180,12 +181,16 @@ def test_a_load_prepares_the_rounds_of_every_slot(
 ) -> None:
     """With what drafts in it: so no slot's first reply waits for captures."""
     session, prepared = opened(folders, 2), list[Runner]()
+    model: Any = session.target.model  # a GPU also reads a prompt
+    monkeypatch.setattr(model, "_info", replace(model.info, device="cuda", context=24))
 
-    def prepare(self: Runner) -> None:
+    def prepare(self: Runner) -> bool:
         prepared.append(self)
+        return True
 
     monkeypatch.setattr(Runner, "prepare", prepare)
     session.prepare_rounds()
+    assert session.captures
     slots = session._slots.all()
     assert len(slots) == 2 and [each.round.target_state for each in prepared] == [
         slot.target.state for slot in slots

@@ -18,7 +18,9 @@ pytest.importorskip("triton")
 
 from app.diagnostics import gpu_trials
 from engine.api import LoadProgress, Stage
+from engine.backends.cuda import graphs
 from engine.backends.cuda.decoder import CudaDecoder
+from engine.backends.cuda.graphs import Runner
 from engine.backends.cuda.prompts import attend_prompt, is_plain
 from engine.backends.cuda.trial import model as trial
 from engine.backends.cuda.trial import verdicts
@@ -324,6 +326,25 @@ def test_a_load_that_passed_is_not_tried_again(
     monkeypatch.setattr(verdicts, "machine", lambda: "another driver")
     with pytest.raises(AssertionError, match="tried again"):
         engine.load(request_for(folder, quantization="bf16"))
+
+
+def test_a_load_says_that_rounds_could_not_be_captured(
+    folder: Path, engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For lack of memory, say: replies are right, and nobody would know why they are slow."""
+    right = (Finding("norm", "64", 0.0, 0.1),)
+    monkeypatch.setattr("engine.backends.gpu_trial.try_model", lambda *_: right)
+    monkeypatch.setattr(graphs, "capture", lambda *_: None)
+    prepare = Runner.prepare
+
+    def prepare_captured(self: Runner) -> bool:
+        self.captures = True
+        return prepare(self)
+
+    monkeypatch.setattr(Runner, "prepare", prepare_captured)
+    loaded = engine.load(request_for(folder, quantization="bf16"))
+    assert any("captured as CUDA graphs" in note for note in loaded.notes)
+    assert isinstance(last(engine), Finished)
 
 
 def test_a_launch_that_fails_in_mid_reply_ends_it_with_what_was_written(

@@ -1,0 +1,41 @@
+"""Rounds that a target runs on its device: prepare them before the first request."""
+
+from __future__ import annotations
+
+from engine.decoding.context import PREFILL_CHUNK, Context
+from engine.decoding.proposer import DeviceDrafting, RoundDraft, RoundProposer
+from engine.decoding.target import Target
+from engine.local.slots import Slot, Slots
+from engine.request import Speculation
+
+
+def device_drafting(slot: Slot, name: str) -> DeviceDrafting | None:
+    """Return how the proposer ``name`` drafts within rounds; None if it drafts on the host."""
+    proposer = slot.proposer(Speculation(proposer=name))
+    return proposer.device_drafting() if isinstance(proposer, RoundProposer) else None
+
+
+def prepare_rounds(slots: Slots, name: str) -> bool:
+    """Compile and capture the rounds of all slots, in which ``name`` drafts if it can.
+
+    Return whether all could be captured, on a device that captures.
+    """
+    captured = True
+    for slot in slots.all():
+        inside = device_drafting(slot, name)
+        draft = None if inside is None else inside.draft
+        runner = slot.target.round_runner(None if draft is None else draft.drafter)
+        captured &= runner.prepare()
+        if slot is slots.first and slot.target.model.info.device.startswith("cuda"):
+            _read_a_prompt(slot.target, draft)
+    return captured
+
+
+def _read_a_prompt(target: Target, draft: RoundDraft | None) -> None:
+    """Let both read some text and forget it: else the first reply would load libraries and compile."""
+    context = Context([0] * min(PREFILL_CHUNK + 1, target.context))
+    target.extend(context.tokens[:-1])
+    if draft is not None:
+        draft.read_text(context)
+        draft.set_tokens(())
+    target.clear()
