@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import logging
 import math
 import mmap
 import sys
@@ -21,6 +22,8 @@ from engine.machine.devices import device_errors, is_lost, ran_out
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -95,6 +98,20 @@ def zeros(shape: Sequence[int], dtype: torch.dtype, device: torch.device | None 
         return torch.zeros(*shape, dtype=dtype)
     pages = mmap.mmap(-1, size, **_PRIVATE)
     return torch.frombuffer(pages, dtype=torch.uint8).view(dtype).view(*shape)
+
+
+def pinned(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
+    """Return memory that a GPU copies from and to by itself; where the system gives none, as WSL does
+    after some of it, memory that the driver copies from first."""
+    import torch
+
+    try:
+        return torch.empty(shape, dtype=dtype, pin_memory=True)
+    except RuntimeError as error:
+        if not ran_out(error):
+            raise
+        log.warning("No pinned memory, so copies to and from the GPU take longer: %s", error)
+        return torch.empty(shape, dtype=dtype)
 
 
 @contextlib.contextmanager

@@ -18,6 +18,7 @@ from engine.backends.cuda.capture import Graph, capture
 from engine.backends.cuda.round import TIMES, DeviceRound, Mode
 from engine.backends.cuda.trial.verdicts import Verdict, kernel_errors
 from engine.kernels.cuda.sampling.acceptance import Rule, read_result
+from engine.machine.device_memory import pinned
 from engine.values import RoundResult
 from engine.values.sampling import AcceptanceRule, Sampling
 
@@ -74,10 +75,8 @@ class Runner:
         self.captures = captures and cuda
         self._graphs: dict[Mode, Graph] = {}
         self._pool = torch.cuda.graph_pool_handle() if self.captures else None
-        self._copies = [
-            torch.empty(round.result.shape, dtype=torch.int32, pin_memory=cuda)
-            for _ in range(_UNREAD)
-        ]
+        empty = pinned if cuda else torch.empty
+        self._copies = [empty(round.result.shape, dtype=torch.int32) for _ in range(_UNREAD)]
         if cuda:
             _pinned.extend(self._copies)
         self._launched = 0

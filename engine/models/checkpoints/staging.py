@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from engine.machine.device_memory import pinned
 from engine.models.checkpoints.safetensors_header import TensorEntry, read_into
 
 _PART = 32 << 20
@@ -37,8 +38,7 @@ class Staging:
             self._buffers = [_Buffer(torch.empty(part, dtype=torch.uint8)) for _ in range(2)]
         elif not _pinned:
             for _ in range(2):
-                memory = torch.empty(part, dtype=torch.uint8, pin_memory=True)
-                _pinned.append(_Buffer(memory, torch.cuda.Event()))
+                _pinned.append(_Buffer(pinned((part,), torch.uint8), torch.cuda.Event()))
 
     def read(self, file: Path, entry: TensorEntry) -> Tensor:
         """Return a tensor's bytes on the device: uint8 (entry.nbytes,). Raises ModelError."""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
 from engine.errors import DeviceLost
 from engine.machine import devices
+from engine.machine.device_memory import pinned
 from engine.machine.devices import device_errors
 
 CPU = torch.device("cpu")
@@ -81,3 +84,24 @@ def test_what_the_device_refused_to_begin_goes_through(error: RuntimeError) -> N
     with pytest.raises(RuntimeError) as raised, device_errors(torch.device("cuda")):
         raise error
     assert raised.value is error and not devices.look().lost
+
+
+@pytest.mark.parametrize(("error", "goes_on"), [("out of memory", True), ("unknown error", False)])
+def test_without_pinned_memory_copies_go_on_and_a_lost_gpu_is_told(
+    error: str, goes_on: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """WSL gives little of it, whatever is free."""
+    empty = torch.empty
+
+    def refusing(*shape: Any, pin_memory: bool = False, **more: Any) -> torch.Tensor:
+        if pin_memory:
+            raise torch.AcceleratorError(f"CUDA error: {error}")
+        return empty(*shape, **more)
+
+    monkeypatch.setattr(torch, "empty", refusing)
+    if goes_on:
+        assert pinned((2, 3), torch.uint8).shape == (2, 3)
+        assert "out of memory" in caplog.text
+        return
+    with pytest.raises(torch.AcceleratorError):
+        pinned((2, 3), torch.uint8)

@@ -240,7 +240,8 @@ def _driver() -> str:
         ).stdout  # fmt: skip
     except (OSError, subprocess.SubprocessError):
         told = ""
-    return (told.split() or [f"of CUDA {torch._C._cuda_getDriverVersion()}"])[0]
+    cuda = torch._C._cuda_getDriverVersion()  # type: ignore[attr-defined]
+    return (told.split() or [f"of CUDA {cuda}"])[0]
 
 
 def _code_version() -> str:
