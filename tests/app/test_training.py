@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -29,6 +30,7 @@ from engine.train.progress import Phase, ProgressFile
 from engine.train.recipe import load_recipe
 from engine.train.schema import read
 from engine.train.trainer import TargetView
+from tests.app.ui.runs import no_orphans
 from tests.support.checkpoints import write_random
 from tests.support.loading import load_model
 
@@ -43,9 +45,8 @@ def data_dir(tmp_path: Path) -> Path:
 @pytest.fixture
 def trainings(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Trainings]:
     monkeypatch.setattr(training_process, "NICE", 1)  # tests are waited for, also on a busy machine
-    found = Trainings(data_dir)
-    yield found
-    found.close()
+    with no_orphans():
+        yield Trainings(data_dir)
 
 
 @pytest.fixture
@@ -173,6 +174,20 @@ def test_a_run_is_stopped_found_by_the_next_app_gone_on_with_and_loadable(
     assert later.status() is None
     assert (done.drafter / "model.safetensors").is_file()
     assert not (done.folder / "recording").exists()
+
+
+def test_a_test_that_fails_leaves_no_process_behind(
+    data_dir: Path, options: TrainingOptions
+) -> None:
+    """Even of an app that came after another: it went on for its half hour."""
+    with pytest.raises(AssertionError, match="mistake"), no_orphans():
+        Trainings(data_dir).start(replace(options, minutes=30))
+        (training_pid, _) = json.loads((data_dir / "training" / "current.json").read_text())[
+            "process"
+        ]
+        assert psutil.pid_exists(training_pid)
+        raise AssertionError("a mistake")
+    assert not psutil.pid_exists(training_pid)
 
 
 def test_a_stop_while_models_are_loaded_is_a_stop(

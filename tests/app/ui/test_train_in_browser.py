@@ -10,7 +10,7 @@ import pytest
 
 from engine.drafting.learned import LearnedHead, LearnedState, Trial
 from tests.app.ui.chatting import go
-from tests.app.ui.runs import NAME, write_log, write_run
+from tests.app.ui.runs import NAME, no_orphans, write_log, write_run
 from tests.support.fake_engine import CAPABILITIES
 from tests.support.places import PIP
 
@@ -20,7 +20,8 @@ OWN_APP = True
 
 @pytest.fixture(autouse=True)
 def _no_runs(app):
-    yield
+    with no_orphans():
+        yield
     shutil.rmtree(app.data_dir / "training", ignore_errors=True)
 
 
