@@ -113,6 +113,13 @@ def cache_folder() -> Path:
     return compilers.cache_folder()
 
 
+def packed_weights() -> str:
+    """Return in a sentence how large the part of ``cache_folder`` may become that a load fills."""
+    from engine.backends.native import cache  # not for --help: it brings numpy
+
+    return cache.bound()
+
+
 def versions() -> list[tuple[str, str]]:
     """Return the versions of the app, of Python and of libraries."""
     rows = [("foretoken", _version("foretoken") or "?"), ("Python", platform.python_version())]

@@ -105,6 +105,7 @@ BEHIND_THE_DOOR = {
     "app.diagnostics": (  # says what there is to compute on
         "engine.machine",
         "engine.backends.native.build",
+        "engine.backends.native.cache",
         "engine.backends.cuda.trial",
         "engine.machine.compilers",
     ),

@@ -12,12 +12,22 @@ from engine.models.checkpoints.gguf.description import describe, is_gguf
 if TYPE_CHECKING:
     from engine.kernels.native.library import LinearLibrary
 
-__all__ = ["folder", "forget_gone", "of_model", "wait", "why_broken"]
+__all__ = ["bound", "folder", "forget_gone", "of_model", "wait", "why_broken"]
 
 
 def folder() -> Path:
     """Return the folder of packed weights."""
     return compilers.cache_folder() / "weights"
+
+
+def bound() -> str:
+    """Return in a sentence how large the cache may become."""
+    cache = WeightCache.of_app(folder())
+    return (
+        "No packed weights are stored."
+        if cache is None
+        else f"Packed weights take {cache.bound()}."
+    )
 
 
 def of_model(path: Path, library: LinearLibrary, setting: str) -> CachedWeights | None:

@@ -37,6 +37,7 @@ import numpy as np
 
 from engine.errors import BROKEN_LOGITS, DAMAGED_CACHE
 from engine.files import parse_json, size_on_disk
+from engine.values.units import format_bytes
 
 if sys.platform != "win32":
     import fcntl
@@ -46,7 +47,7 @@ log = logging.getLogger(__name__)
 LIMIT = "FORETOKEN_WEIGHT_CACHE_GB"
 """Environment variable: bytes of all files in GB; 0 turns the cache off."""
 LIMIT_GB = 20.0
-SPARED = 10 << 30
+SPARED = 10 * 10**9
 """Bytes of the disk that are left free."""
 FEWEST = 64 << 20
 """Bytes of a model that is worth a file."""
@@ -140,8 +141,20 @@ class WeightCache:
         while kept and total + size > self.limit:
             total -= size_on_disk(kept[0])
             kept.pop(0).unlink(missing_ok=True)
-        free = shutil.disk_usage(self.folder).free
-        return total + size <= self.limit and free - size >= self.spared
+        return total + size <= min(self.limit, self._room(total))
+
+    def bound(self) -> str:
+        """Return how many bytes all files may have now, and what bounds them, for people."""
+        room = self._room(sum(map(size_on_disk, self._files(_SUFFIX))))
+        if room < self.limit:
+            left = f"{format_bytes(self.spared)} of the disk stay free"
+            return f"at most {format_bytes(max(room, 0))} now, since {left}"
+        return f"at most {format_bytes(self.limit)}; change with the variable {LIMIT}"
+
+    def _room(self, total: int) -> int:
+        """Return how many bytes the disk has for all files, which have ``total``."""
+        there = next(each for each in (self.folder, *self.folder.parents) if each.exists())
+        return total + shutil.disk_usage(there).free - self.spared
 
     def forget_gone(self) -> None:
         """Delete the files of models that are no longer where they were, and damaged ones."""

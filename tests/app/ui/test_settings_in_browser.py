@@ -8,7 +8,9 @@ import stat
 import warnings
 
 import pytest
+from playwright.sync_api import expect
 
+from engine.backends.native import cache
 from tests.app.ui.chatting import ask
 
 pytestmark = [pytest.mark.browser, pytest.mark.filterwarnings("default")]
@@ -113,6 +115,10 @@ def test_what_the_command_line_fixed_says_so(page, app):
 )
 def test_folders_are_opened_copied_and_measured(page, app, tmp_path, monkeypatch):
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    monkeypatch.setenv("FORETOKEN_WEIGHT_CACHE_GB", "0.25")
+    page.reload()
+    hint = page.locator("[data-place=cache] .ft-hint").last
+    expect(hint).to_have_text(f"Safe to delete. {cache.bound()}")
     data = page.locator("[data-place=data]")
     assert data.locator("code").inner_text() == str(app.data_dir)
     data.get_by_role("button", name="Copy the path").click()

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import threading
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
+from engine.backends.native.cache import bound
 from engine.errors import BROKEN_LOGITS, DAMAGED_CACHE
 from engine.kernels.formats.block_formats import DRAFT_FORMAT, NATIVE_FORMATS
 from engine.kernels.native import weight_cache
 from engine.kernels.native.library import Kind, Library, Matrix
 from engine.kernels.native.weight_cache import CachedWeights, WeightCache
+from engine.values.units import format_bytes
 from tests.engine.kernels.test_stored_rows import INPUTS, OUTPUTS, stored
 from tests.support.block_matrices import random_blocks
 
@@ -274,6 +278,24 @@ def test_files_stay_within_the_limit_and_leave_the_disk_room(model: Model) -> No
     assert len(full.files) == 2
 
 
+def test_what_bounds_the_files_is_told(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The Settings page said 20 GB, whatever the limit and the disk were."""
+    model.load(model.entry())
+    (file,) = model.files
+    free, used = 5 * 10**9, file.stat().st_size
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=free))
+    assert replace(model.cache, limit=3 * 10**9, spared=10**9).bound() == (
+        "at most 3.0 GB; change with the variable FORETOKEN_WEIGHT_CACHE_GB"
+    )
+    tight = replace(model.cache, limit=3 * 10**9, spared=free - 10**6)
+    assert tight.bound() == (
+        f"at most {format_bytes(10**6 + used)} now, since 5.0 GB of the disk stay free"
+    )
+    assert tight.make_room(10**6) and not tight.make_room(10**6 + 1)
+    none = replace(tight, spared=free + 2 * used)
+    assert none.bound().startswith("at most 0 B now") and not none.make_room(1)
+
+
 def test_files_of_deleted_models_go(model: Model) -> None:
     model.load(model.entry())
     model.cache.forget_gone()
@@ -322,6 +344,7 @@ input()
 def test_the_cache_can_be_turned_off(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv(weight_cache.LIMIT, "0")
     assert WeightCache.of_app(tmp_path) is None
+    assert bound() == "No packed weights are stored."
 
 
 def test_processes_that_write_at_once_leave_one_whole_file(model: Model) -> None:

@@ -142,7 +142,7 @@ class SettingsBackend:
 
     @endpoint
     def folders(self, data: View | None = None) -> View:
-        """Return the folders with their sizes, and the free space for models."""
+        """Return the folders with their sizes, the free space for models and how much is cached."""
         sizes = {name: format_bytes(self.data.bytes_in(name)) for name in self.data.folders}
         return {
             "folders": [
@@ -150,6 +150,7 @@ class SettingsBackend:
                 for name, path in self.data.folders.items()
             ],
             "free": format_bytes(self.runtime.inventory.free_disk()),
+            "packed": diagnostics.packed_weights(),
             "moved": {
                 "data": "--data-dir" if "data_dir" in self.runtime.fixed else None,
                 "models": MODELS_VARIABLE if self._models_moved() else None,

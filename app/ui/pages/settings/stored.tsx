@@ -10,15 +10,12 @@ import { several } from "../../shared/format";
 type Folder = { name: keyof typeof FOLDERS; path: string; size: string; there: boolean };
 
 // `moved`: what chose it.
-type FoldersView = { folders: Folder[]; free: string; moved: Record<string, string | null> };
+type FoldersView = { folders: Folder[]; free: string; packed: string; moved: Record<string, string | null> };
 
 const FOLDERS = {
   data: ["Chats and settings", "Change with --data-dir."],
   models: ["Downloaded models", "Change with the variable FORETOKEN_MODELS."],
-  cache: [
-    "Compiled kernels and packed weights",
-    "Safe to delete. Packed weights take at most 20 GB; change with the variable FORETOKEN_WEIGHT_CACHE_GB.",
-  ],
+  cache: ["Compiled kernels and packed weights", "Safe to delete."],
   hub: ["Hugging Face cache", "Shared with other programs."],
 };
 
@@ -42,6 +39,7 @@ export function Folders({ shown }: { shown: boolean }) {
                 <span class="ft-hint">
                   {view.moved[name] ? `Set by ${view.moved[name]}.` : hint}
                   {name === "models" && ` ${view.free} free on this disk.`}
+                  {name === "cache" && ` ${view.packed}`}
                 </span>
                 <div class="ft-row">
                   <CopyButton text={path} label={`Copy the path of ${label}`} />
