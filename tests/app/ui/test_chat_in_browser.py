@@ -367,6 +367,42 @@ def test_a_message_sent_before_the_last_chat_is_shown_is_answered(browser, app):
     context.close()
 
 
+@pytest.mark.parametrize("arrives", ["before the reload", "after it", "never"])
+def test_a_page_reloaded_while_it_asks_shows_the_one_reply(page, app, arrives):
+    """It opened a new chat with the message in its box, though the reply was written in another."""
+    asked = []
+
+    def lose_answer(route) -> None:
+        if '"act"' in (route.request.post_data or ""):
+            asked.append(route)
+            if len(asked) == (1 if arrives == "before the reload" else 2) and arrives != "never":
+                asked[0].fetch()  # nobody hears the answer
+            if len(asked) == 1:
+                return
+        route.continue_()
+
+    with app.store() as store:
+        before = len(store.chats())
+    for number, text in enumerate(("What is it?", "And a second question?")):
+        asked.clear()
+        page.route("**/component_server/", lose_answer)
+        page.fill(".composer textarea", text)
+        page.keyboard.press("Enter")
+        while not asked:
+            page.wait_for_timeout(20)  # the test's own limit ends it
+        page.reload()
+        page.locator(DONE).nth(number).wait_for()
+        page.wait_for_selector("body[data-controls=ready]")
+        page.unroute("**/component_server/")
+        page.wait_for_url("**/chat/*")
+        said = page.locator(".msg.user .body").all_inner_texts()
+        assert (len(said), said[-1]) == (number + 1, text)
+        assert page.input_value(".composer textarea") == ""
+        assert len(asked) == (1 if arrives == "before the reload" else 2)
+    with app.store() as store:
+        assert len(store.chats()) == before + 1
+
+
 def test_a_page_whose_chat_went_on_in_another_shows_what_was_said_there(page, app):
     """It showed its own messages alone, though the model was given the others too."""
     first, second = page, page.context.new_page()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import operator
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -68,15 +69,22 @@ class ChatBackend:
             runtime.tools, store, self.live_replies, lambda: runtime.engine.loaded
         )
         self.titles = Titles(runtime, store, lambda: self.stored.now().settings)
+        self._begun: deque[tuple[str, int]] = deque(maxlen=64)
+        """The last requests for replies, by the keys that pages gave them, and their chats."""
 
     @endpoint
     def boot(self, data: View) -> View:
-        """Return what a page that was just opened needs; ``chat`` is the one it showed last."""
-        chat = data.get("chat")
+        """Return what a page that was just opened needs; ``chat`` is the one it showed last, ``key`` that
+        of the request that it was reloaded during, ``begun`` the chat of its reply."""
+        begun = None
+        if key := data.get("key"):
+            with self.chats.turns:  # its reply may be about to begin
+                begun = dict(self._begun).get(key)
+        chat = data.get("chat") or begun
         if chat is not None and not self.store.has_chat(int(chat)):
             chat = None
         notice = self.store.notice or self.runtime.loader.status.note
-        kept = {"chat": self.chats.shown(chat), "notice": notice}
+        kept = {"chat": self.chats.shown(chat), "notice": notice, "begun": begun}
         prompts = {"prompts": self.library.prompts()}
         return {**self.loading.status(), **self.library.listing(), **prompts, **kept}
 
@@ -144,12 +152,19 @@ class ChatBackend:
         """Begin a reply; tell the page the run to follow and what changed in the chat.
 
         ``full``: nothing was sent, because the chat is longer than the context. The page asks again with
-        ``drop`` "oldest", or once something was left out.
+        ``drop`` "oldest", or once something was left out. Of a request that was sent before the page was
+        reloaded, only the chat is returned.
         """
+        key = data.get("key") or ""
         with self.chats.turns:
+            if begun := dict(self._begun).get(key):
+                return {"chat": begun, **self.library.listing()}
             if data.get("chat"):
                 self.chats.refuse_running(int(data["chat"]))
-            return self._reply(data, settings)
+            answer = self._reply(data, settings)
+            if key and "chat" in answer:
+                self._begun.append((key, answer["chat"]))
+            return answer
 
     def _proceed(
         self, chat: int, settings: Settings, number: int, message: int, stopped: Callable[[], bool]

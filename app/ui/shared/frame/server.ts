@@ -8,11 +8,15 @@ export type Endpoints = Record<string, (data?: any) => Promise<any>>;
 // An endpoint refused the request and said why.
 class Refused extends Error {}
 
+let leaving = false; // a reload ends what was asked before it ends the page
+window.addEventListener("beforeunload", () => (leaving = true));
+
 // Returns the answer of an endpoint. Throws for a refusal, and if the app could not be reached, which Gradio's client
 // answers with undefined.
 export async function answered(question: Promise<any>) {
   const answer = await Promise.resolve(question).catch(() => undefined);
   if (answer === undefined) {
+    if (leaving) await new Promise((over) => setTimeout(over, 2000));
     window.dispatchEvent(new Event("foretoken-away"));
     throw new Error("The app did not answer.");
   }

@@ -78,7 +78,7 @@ export class ChatPage extends Store<PageState> {
   }
 
   async boot() {
-    const answer = await this.ask("boot", { chat: this.current.first });
+    const answer = await this.ask("boot", { chat: this.current.first, key: drafts.unanswered?.asked.key });
     if (!answer) return;
     const missed = address.chat !== null && !answer.chat;
     this.set({ ...listing(answer), prompts: answer.prompts });
@@ -275,8 +275,8 @@ export class ChatPage extends Store<PageState> {
       this.set({ chat: packet.chat });
     }
     this.sending.keep();
-    // Another page has continued this chat, so load it again.
-    if (packet.kept.some((id: number) => !this.find(id))) return void this.open(packet.chat);
+    // Another page has continued this chat, or this one was reloaded since it asked.
+    if (!packet.reply || packet.kept.some((id: number) => !this.find(id))) return void this.open(packet.chat);
     const kept = messages
       .filter(({ id }) => packet.kept.includes(id) && id !== packet.reply.id)
       .map((each) => (packet.left_out.includes(each.id) ? { ...each, left_out: true } : each));

@@ -43,7 +43,8 @@ export class Sending {
     const { page } = this;
     const { chat, queued, ready } = page.state;
     const more = queued?.action === "send" && data.action === "send" ? { ...queued, ...joined(queued, data) } : data;
-    page.set({ queued: { ...more, ...(ready ? { chat } : {}) }, error: null, told: "" });
+    const key = `${Date.now()} ${Math.random()}`;
+    page.set({ queued: { ...more, key, ...(ready ? { chat } : {}) }, error: null, told: "" });
     this.release();
   }
 
@@ -131,15 +132,13 @@ export class Sending {
     this.waited = Boolean(queued && this.page.state.status?.waits);
   }
 
-  // Goes on with the request that was sent before a reload, unless it was answered meanwhile.
-  goOn({ chat, waits }: { chat: any; waits: boolean }) {
+  // Goes on with the request that was sent before a reload: its reply was begun in the chat `begun`, or it is sent again.
+  goOn({ begun }: { begun: number | null }) {
     const { page } = this;
     const { asked, rest } = drafts.unanswered ?? {};
     if (page.state.queued || !asked) return;
-    const here = (asked.chat ?? null) === page.state.chat;
-    const done = chat && page.questions.at(-1)?.text === asked.text;
-    if (here && done) page.set({ draft: rest });
-    else if (here && (waits || chat?.running)) page.set({ draft: rest, queued: asked });
+    if (begun) drafts.forget(asked.chat ?? null);
+    if ((begun ?? asked.chat ?? null) === page.state.chat) page.set({ draft: rest, queued: begun ? null : asked });
   }
 }
 
