@@ -96,6 +96,7 @@ export class PageState implements Listing {
   view: any = null; // the settings
   draft: Written = NOTHING;
   editing: number | null = null; // the message that is edited
+  refusing: string | null = null; // the call of a tool whose refusal is written
   queued: Request | null = null; // sent after the current reply, or once the model is loaded
   error: { text: string; ofLoading: boolean } | null = null;
   told = "";

@@ -177,7 +177,7 @@ function MessageCalls({ message: { calls, id }, page }: PartProps) {
   return (
     <CallList
       calls={calls}
-      onAnswer={(call, answer, reason) => page.answerCall(call, answer, reason)}
+      page={page}
       onContinue={open ? () => page.sending.act({ action: "continue", message: id }) : null}
     />
   );

@@ -372,6 +372,7 @@ export class ChatPage extends Store<PageState> {
   // Closes what is on top; stops the reply only if nothing is.
   escape() {
     if (this.state.pairOpen) this.set({ pairOpen: false });
+    else if (this.state.refusing) this.set({ refusing: null });
     else if (!this.uncover()) this.stream.stop();
   }
 }

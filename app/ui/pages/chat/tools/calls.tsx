@@ -2,9 +2,11 @@
 // returned is shown as text alone.
 
 import { seconds, several } from "../../../shared/format";
-import { useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { Check, CircleAlert, CircleSlash, Hourglass, LoaderCircle, Wrench, type IconNode } from "lucide";
-import { Button, Form, Icon, onEscape, TextInput } from "../../../shared/components";
+import { Button, Form, Icon, TextInput } from "../../../shared/components";
+import { useStore } from "../../../shared/store";
+import type { ChatPage } from "../types";
 
 export interface Call {
   id: string;
@@ -18,7 +20,6 @@ export interface Call {
 }
 
 export type Calls = { at: number; limit: number | null; calls: Call[] }; // `at`: where in the text they begin.
-type Answers = { once: string; trust: string; refuse: string };
 
 const SHORT = 60; // characters of a result beside the tool's name
 
@@ -32,17 +33,13 @@ const ICONS: Record<Call["state"], IconNode> = {
   interrupted: CircleAlert,
 };
 
-// `onAnswer` is called for a call that waits. `onContinue`: the turn can go on here.
-type CallListProps = {
-  calls: Calls;
-  onAnswer: (call: Call, answer: keyof Answers, reason?: string) => void;
-  onContinue: (() => void) | null;
-};
-export function CallList({ calls, onAnswer, onContinue }: CallListProps) {
+// `onContinue`: the turn can go on here.
+type CallListProps = { page: ChatPage; calls: Calls; onContinue: (() => void) | null };
+export function CallList({ page, calls, onContinue }: CallListProps) {
   return (
     <div class="calls ft-stack">
       {calls.calls.map((call) => (
-        <CallCard key={call.id} call={call} onAnswer={(answer, reason) => onAnswer(call, answer, reason)} />
+        <CallCard key={call.id} page={page} call={call} />
       ))}
       {onContinue && (
         <div class="state ft-row ft-hint" role="status">
@@ -70,7 +67,8 @@ function stateOf({ state, seconds: took }: Call) {
   return took === null ? told : `${told}, ${seconds(took)}`;
 }
 
-function CallCard({ call, onAnswer }: { call: Call; onAnswer: (answer: keyof Answers, reason?: string) => void }) {
+type CallProps = { page: ChatPage; call: Call };
+function CallCard({ page, call }: CallProps) {
   const { name, server, state, result } = call;
   const waits = state === "waiting";
   const given = compact(call.arguments);
@@ -93,7 +91,7 @@ function CallCard({ call, onAnswer }: { call: Call; onAnswer: (answer: keyof Ans
       {call.cut > 0 && (
         <p class="ft-hint">{several(call.cut, "character")} left out: the result was too long for the model.</p>
       )}
-      {waits && <Question call={call} onAnswer={onAnswer} />}
+      {waits && <Question page={page} call={call} />}
     </details>
   );
 }
@@ -107,16 +105,20 @@ const Text = ({ label, text }: { label: string; text: string }) => (
   </div>
 );
 
-function Question({ call, onAnswer }: { call: Call; onAnswer: (answer: keyof Answers, reason?: string) => void }) {
-  const [refusing, setRefusing] = useState(false);
+// Whether a refusal is being written is the page's: its Escape goes back, wherever the focus is.
+function Question({ page, call }: CallProps) {
+  const refusing = useStore(page).refusing === call.id;
   const [reason, setReason] = useState("");
-  const back = () => setRefusing(false);
+  const input = useRef<HTMLInputElement>(null);
+  useLayoutEffect(() => input.current?.focus(), [refusing]);
+  useEffect(() => () => void (page.state.refusing === call.id && back()), []);
+  const back = () => page.set({ refusing: null });
   const why = "Reason for the model (optional)";
   const ask = `Run ${call.name} from ${call.server}?`;
   if (refusing)
     return (
-      <Form class="call-ask ft-row" onSubmit={() => onAnswer("refuse", reason)} onKeyDown={onEscape(back)}>
-        <TextInput value={reason} onChange={setReason} placeholder={why} aria-label={why} autoFocus />
+      <Form class="call-ask ft-row" onSubmit={() => page.answerCall(call, "refuse", reason)}>
+        <TextInput value={reason} onChange={setReason} placeholder={why} aria-label={why} ref={input} />
         <Button small type="submit" kind="danger" text="Refuse" data-answer="refuse" />
         <Button small text="Back" onClick={back} />
       </Form>
@@ -124,15 +126,15 @@ function Question({ call, onAnswer }: { call: Call; onAnswer: (answer: keyof Ans
   return (
     <div class="call-ask ft-row" role="group" aria-label={ask}>
       <span role="status">{ask}</span>
-      <Button small kind="primary" text="Run once" data-answer="once" onClick={() => onAnswer("once")} />
+      <Button small kind="primary" text="Run once" data-answer="once" onClick={() => page.answerCall(call, "once")} />
       <Button
         small
         data-answer="trust"
         title={`Run every tool from ${call.server} in this chat without asking`}
-        onClick={() => onAnswer("trust")}>
+        onClick={() => page.answerCall(call, "trust")}>
         Trust {call.server} in this chat
       </Button>
-      <Button small text="Refuse" data-answer="refusing" onClick={() => setRefusing(true)} />
+      <Button small text="Refuse" data-answer="refusing" onClick={() => page.set({ refusing: call.id })} />
     </div>
   );
 }
