@@ -145,7 +145,7 @@ class WeightCache:
 
     def bound(self) -> str:
         """Return how many bytes all files may have now, and what bounds them, for people."""
-        room = self._room(sum(map(size_on_disk, self._files(_SUFFIX))))
+        room = self._room(sum(map(size_on_disk, self.folder.glob(f"*{_SUFFIX}"))))
         if room < self.limit:
             left = f"{format_bytes(self.spared)} of the disk stay free"
             return f"at most {format_bytes(max(room, 0))} now, since {left}"
