@@ -13,8 +13,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from sqlite_utils import Database
-
 from app.storage import attachments as store_attachments
 from app.storage import salvage as store_salvage
 from app.storage import schema as store_schema
@@ -72,7 +70,7 @@ class StoreFile:
 
     def _open_again(self) -> None:
         """Open the read-only file for writing. Raises StoreError, and leaves it read-only."""
-        self._db.conn.close()
+        self._db.close()
         try:
             self._open()
         except BaseException:
@@ -80,7 +78,7 @@ class StoreFile:
             raise
         self.notice = None
 
-    def _checked(self) -> Database:
+    def _checked(self) -> sqlite3.Connection:
         try:
             return store_schema.open_database(self._file, check=True)
         except DamagedStore as damage:
@@ -92,8 +90,8 @@ class StoreFile:
         """Close the file; the app first moves its log into it, so that the file alone is complete."""
         with self._lock:
             if self._alone and not self._no_room:
-                store_schema.fold_log(self._db.conn)
-            self._db.conn.close()
+                store_schema.fold_log(self._db)
+            self._db.close()
 
     @contextmanager
     def _change(self) -> Iterator[Any]:
@@ -102,14 +100,14 @@ class StoreFile:
         with self._lock, self._explained():
             if self._no_room:
                 self._open_again()
-            connection = self._db.conn
-            connection.execute("begin immediate")
+            db = self._db
+            db.execute("begin immediate")
             try:
-                yield connection
-                connection.execute("commit")
+                yield db
+                db.execute("commit")
             except BaseException:
                 with suppress(sqlite3.Error):  # sqlite has rolled back by itself after some errors
-                    connection.execute("rollback")
+                    db.execute("rollback")
                 raise
 
     @contextmanager
@@ -124,4 +122,6 @@ class StoreFile:
 
     def _rows(self, sql: str, parameters: Iterable[object] = ()) -> list[dict[str, Any]]:
         with self._lock, self._explained():
-            return list(self._db.query(sql, list(parameters)))
+            cursor = self._db.execute(sql, list(parameters))
+            names = [column[0] for column in cursor.description]
+            return [dict(zip(names, row, strict=True)) for row in cursor]
