@@ -227,16 +227,16 @@ def create_app(runtime: Runtime, switch: ApiSwitch, settings: Settings) -> FastA
 
     from app.server import Counter, create_api
     from app.web.guard import Cors, Guard
-    from app.web.open_pages import FollowPages, OpenPages
+    from app.web.open_pages import OpenPages, routes
     from app.web.request_log import Logged
 
     app = FastAPI(title="Foretoken", docs_url=None, redoc_url=None, openapi_url=None)
     app.state.counter = Counter(runtime.engine, runtime.learning)
     app.include_router(create_api(runtime, switch, app.state.counter))
+    app.state.pages = OpenPages()
+    app.router.routes.extend(routes(app.state.pages))
     if settings.pages:
         app = mount_pages(app, runtime, switch)
-    app.state.pages = OpenPages()
-    app.add_middleware(FollowPages, pages=app.state.pages)
     app.add_middleware(Cors, switch=switch)
     app.add_middleware(Guard, host=settings.host, switch=switch, instance=runtime.instance)
     app.add_middleware(Logged, log=runtime.requests)

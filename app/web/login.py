@@ -10,10 +10,10 @@ import asyncio
 import html
 import secrets
 from collections.abc import Callable
-from http.cookies import CookieError, SimpleCookie
-from urllib.parse import parse_qs, quote, urlsplit
+from urllib.parse import quote, urlsplit
 
-from starlette.datastructures import Headers
+from starlette.datastructures import QueryParams
+from starlette.requests import HTTPConnection
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.types import Receive, Scope, Send
 
@@ -64,13 +64,7 @@ class Login:
 
     def knows(self, scope: Scope) -> bool:
         """Return whether the request has the cookie."""
-        jar: SimpleCookie = SimpleCookie()
-        try:
-            jar.load(Headers(scope=scope).get("cookie", ""))
-        except CookieError:
-            return False
-        cookie = jar.get(_cookie_name(scope))
-        return cookie is not None and same(cookie.value, self._token)
+        return same(HTTPConnection(scope).cookies.get(_cookie_name(scope), ""), self._token)
 
     def ask(self, scope: Scope) -> Response:
         """Redirect to the login page, which leads back."""
@@ -81,8 +75,7 @@ class Login:
 
     async def _answer(self, scope: Scope, receive: Receive) -> Response:
         if scope["method"] in ("GET", "HEAD"):
-            query = parse_qs(scope["query_string"].decode("ascii", "replace"))
-            return _page(_local(query.get("next", ["/"])[0]))
+            return _page(_local(QueryParams(scope["query_string"]).get("next", "/")))
         if scope["method"] != "POST":
             return Response(status_code=405, headers={"Allow": "GET, HEAD, POST"})
         form = await _form(receive)
@@ -141,7 +134,7 @@ def _page(after: str, problem: str = "", status: int = 200) -> Response:
     return HTMLResponse(text, status_code=status, headers=headers)
 
 
-async def _form(receive: Receive) -> dict[str, str] | None:
+async def _form(receive: Receive) -> QueryParams | None:
     """Return the submitted fields; None if the form is too large."""
     raw = bytearray()
     while True:
@@ -151,5 +144,4 @@ async def _form(receive: Receive) -> dict[str, str] | None:
             return None
         if not message.get("more_body", False):
             break
-    fields = parse_qs(raw.decode("utf-8", "replace"), keep_blank_values=True)
-    return {name: values[0] for name, values in fields.items()}
+    return QueryParams(raw.decode("utf-8", "replace"))

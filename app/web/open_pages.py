@@ -8,10 +8,11 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
-from urllib.parse import parse_qs
+from collections.abc import Callable, Sequence
 
+from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.routing import Route
 
 OPENED, CLOSED = "/pages/opened", "/pages/closed"
 MOST, LONGEST = 1000, 40
@@ -51,18 +52,16 @@ class OpenPages:
             return 0.0 if self._left is None else time.monotonic() - self._left
 
 
-class FollowPages:
-    """ASGI middleware that takes what pages say, for ``pages``."""
+def routes(pages: OpenPages) -> Sequence[Route]:
+    """Return the routes by which pages say that they are opened and closed."""
 
-    def __init__(self, app: ASGIApp, pages: OpenPages) -> None:
-        self._app, self._acts = app, {OPENED: pages.opened, CLOSED: pages.closed}
+    def route(path: str, act: Callable[[str], None]) -> Route:
+        async def answer(request: Request) -> Response:
+            page = request.query_params.get("page", "")
+            if 0 < len(page) <= LONGEST:
+                act(page)
+            return Response(status_code=204)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        act = self._acts.get(scope["path"]) if scope["type"] == "http" else None
-        if act is None or scope["method"] != "POST":
-            await self._app(scope, receive, send)
-            return
-        page = parse_qs(scope["query_string"].decode("ascii", "replace")).get("page", [""])[0]
-        if 0 < len(page) <= LONGEST:
-            act(page)
-        await Response(status_code=204)(scope, receive, send)
+        return Route(path, answer, methods=["POST"])
+
+    return route(OPENED, pages.opened), route(CLOSED, pages.closed)

@@ -24,7 +24,7 @@ from app import cli, main
 from app.desktop import instance, session, shortcut, window
 from app.desktop.instance import announced
 from app.desktop.window import Kind
-from app.web.open_pages import LONGEST, FollowPages, OpenPages
+from app.web.open_pages import LONGEST, OpenPages, routes
 from app.web.switch import ApiSwitch
 from tests.support.commands import command
 
@@ -323,8 +323,7 @@ def test_a_reload_does_not_end_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 @pytest.mark.anyio
 async def test_pages_say_that_they_are_open_and_that_they_close() -> None:
     pages = OpenPages()
-    app = FollowPages(Starlette(), pages)
-    transport = httpx.ASGITransport(app=app)
+    transport = httpx.ASGITransport(app=Starlette(routes=routes(pages)))
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
 
         async def tell(what: str) -> int:
@@ -338,7 +337,7 @@ async def test_pages_say_that_they_are_open_and_that_they_close() -> None:
         assert pages.closed_for == 0
         assert await tell("closed?page=a") == 204
         assert pages.closed_for > 0
-        assert (await http.get("/pages/opened?page=a")).status_code == 404
+        assert (await http.get("/pages/opened?page=a")).status_code == 405
 
 
 @pytest.fixture
