@@ -156,9 +156,9 @@ class Target:
         self._runners[drafter] = runner
         return runner
 
-    def forget_runners(self) -> None:
-        """Free the runners, after a drafter has been replaced: they hold its memory."""
-        self._runners.clear()
+    def forget_runner(self, drafter: RoundDrafter) -> None:
+        """Free the runner in which ``drafter`` drafts, if there is one: it holds its memory."""
+        self._runners.pop(drafter, None)
 
     def advance(self, tokens: Sequence[int]) -> None:
         """Note that rounds on the device have appended ``tokens`` to the state."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from engine.decoding.context import PREFILL_CHUNK, Context
-from engine.decoding.proposer import DeviceDrafting, RoundDraft, RoundProposer
+from engine.decoding.device import drafting_within
+from engine.decoding.proposer import DeviceDrafting, RoundDraft
 from engine.decoding.target import Target
 from engine.local.slots import Slot, Slots
 from engine.request import Speculation
@@ -11,8 +12,7 @@ from engine.request import Speculation
 
 def device_drafting(slot: Slot, name: str) -> DeviceDrafting | None:
     """Return how the proposer ``name`` drafts within rounds; None if it drafts on the host."""
-    proposer = slot.proposer(Speculation(proposer=name))
-    return proposer.device_drafting() if isinstance(proposer, RoundProposer) else None
+    return drafting_within(slot.proposer(Speculation(proposer=name)), None)
 
 
 def prepare_rounds(slots: Slots, name: str) -> bool:

@@ -14,6 +14,7 @@ from time import perf_counter
 
 from engine.api import CacheListener
 from engine.decoding.context import PREFILL_CHUNK, Context, common_prefix
+from engine.decoding.device import drafting_within
 from engine.decoding.proposer import Proposer
 from engine.decoding.target import Target
 from engine.decoding.work import PrefillWork, WorkItem, YieldWork
@@ -58,8 +59,7 @@ class Slot:
         previous, proposer = self._proposers.get(speculation.proposer, (None, None))
         if proposer is None or previous != options:
             if proposer is not None:
-                proposer.close()
-                self.target.forget_runners()
+                self._discard(proposer)
             proposer = proposers.create(speculation.proposer, speculation.options, self.resources)
             self._proposers[speculation.proposer] = options, proposer
         return proposer
@@ -130,8 +130,14 @@ class Slot:
         self.resources = replace(resources, backbone=self.target)
         for name in tuple(self._proposers):
             if kind in proposers.drafts_with(name, resources.loaded):
-                self._proposers.pop(name)[1].close()
-        self.target.forget_runners()
+                self._discard(self._proposers.pop(name)[1])
+
+    def _discard(self, proposer: Proposer) -> None:
+        """Release a proposer's memory, also what rounds on the device hold of it."""
+        inside = drafting_within(proposer, None)
+        if inside is not None and inside.draft is not None:
+            self.target.forget_runner(inside.draft.drafter)
+        proposer.close()
 
     def close(self) -> None:
         """Release the proposers' memory."""

@@ -288,5 +288,7 @@ def test_two_runners_of_a_text_are_kept() -> None:
     target.round_runner(third)
     assert target.round_runner(other) is runners[1]
     assert target.round_runner(one) is not runners[0]
-    target.forget_runners()
+    target.forget_runner(one)
+    assert target.round_runner(None) is runners[1]
+    target.forget_runner(other)
     assert target.round_runner(other) is not runners[1]

@@ -71,7 +71,7 @@ def test_a_reply_that_fails_leaves_the_session_whole(
     with monkeypatch.context() as patch:
         patch.setattr(DeviceRound, "run", failing)
         patch.setattr("engine.backends.cuda.graphs.Runner._capture", lambda self, mode: None)
-        session.target.forget_runners()
+        session.target._runners.clear()
         with pytest.raises(expected):
             list(session.run(request, lambda: False))
     assert len(session.target.keys) == session.target.state.length
