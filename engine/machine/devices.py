@@ -46,6 +46,9 @@ _CAPTURING = range(900, 909)
 _CUBLAS_REFUSED = ("CUBLAS_STATUS_NOT_SUPPORTED", "CUBLAS_STATUS_INVALID_VALUE")
 """cuBLAS has no product of such sizes: it launched nothing."""
 
+_WSL = "/usr/lib/wsl/lib"
+"""Where WSL puts the driver's libraries and programs."""
+
 _lost: set[str] = set()
 
 
@@ -199,7 +202,7 @@ def look() -> Facts:
     import torch
 
     built, lost = torch.version.cuda is not None, is_lost("cuda")
-    driver = shutil.which("nvidia-smi") is not None or Path("/proc/driver/nvidia/version").exists()
+    driver = nvidia_smi() is not None or Path("/proc/driver/nvidia/version").exists()
     problem = ""
     # The driver's words: as warnings from a torch that is not asked to use it, else as an error.
     with warnings.catch_warnings(record=True) as said:
@@ -222,6 +225,11 @@ def look() -> Facts:
     if said and not problem:
         problem = " ".join(str(said[-1].message).split())
     return Facts(built, driver, problem=problem, lost=lost)
+
+
+def nvidia_smi() -> str | None:
+    """Return the driver's program, which in WSL often is not on PATH; None without a driver."""
+    return shutil.which("nvidia-smi") or shutil.which("nvidia-smi", path=_WSL)
 
 
 def why_no_gpu() -> str | None:

@@ -158,3 +158,16 @@ def test_what_torch_warns_of_is_the_reason(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(torch.cuda, "is_available", unavailable)
     monkeypatch.setattr(torch.version, "cuda", "13.0")
     assert devices.look().problem == "CUDA initialization: The NVIDIA driver is too old"
+
+
+def test_a_driver_in_wsl_is_found_off_the_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So who has a torch for CPUs there is told to install the other one."""
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    monkeypatch.setattr(devices, "_WSL", str(tmp_path))
+    assert devices.nvidia_smi() is None
+    program = tmp_path / "nvidia-smi"
+    program.touch(mode=0o755)
+    assert devices.nvidia_smi() == str(program)
+    assert devices.look().has_driver

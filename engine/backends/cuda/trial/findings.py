@@ -118,7 +118,8 @@ def try_kernel(
         log.warning("The trial of %s (%s) failed", kernel, shape, exc_info=True)
         text = (str(error).splitlines() or [""])[0]
         comparison.why = f"it does not run ({type(error).__name__}: {text[:200]})"
-        passing = isinstance(error, OSError | subprocess.SubprocessError)  # of a C compiler
+        # A full or read-only disk, a folder without programs, a C compiler.
+        passing = isinstance(error, OSError | ImportError | subprocess.SubprocessError)
     found = comparison.error, ms, comparison.why, comparison.note, passing
     finding = Finding(kernel, shape, *found)
     (log.warning if finding.why else log.info)("Trial of %s", finding)

@@ -8,7 +8,6 @@ import hashlib
 import json
 import logging
 import math
-import shutil
 import subprocess
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
@@ -24,7 +23,7 @@ from engine.errors import DiskError, ForetokenError, KernelsFailed
 from engine.files import read_json, write_private
 from engine.kernels.formats import AS_STORED
 from engine.machine import compilers
-from engine.machine.devices import is_of_cuda, loses_gpu, ran_out
+from engine.machine.devices import is_of_cuda, loses_gpu, nvidia_smi, ran_out
 from engine.models.architecture import Architecture
 
 log = logging.getLogger(__name__)
@@ -231,8 +230,7 @@ def machine() -> str:
 def _driver() -> str:
     """Return the driver's version as nvidia-smi tells it, since WSL has no file of it; else that of CUDA
     which the driver has."""
-    program = shutil.which("nvidia-smi") or "/usr/lib/wsl/lib/nvidia-smi"  # there often not on PATH
-    command = [program, "--query-gpu=driver_version", "--format=csv,noheader"]
+    command = [nvidia_smi() or "nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
     try:
         told = subprocess.run(
             command, capture_output=True, text=True, timeout=20, check=True,
