@@ -30,8 +30,10 @@ FP8_CAPABILITY = (8, 9)
 _NO_MEMORY = ("out of memory", "can't allocate memory", "alloc_failed", "cublas_status_not_init")
 """Texts in the messages of CUDA and Triton, of torch's CPU allocator, and of cuBLAS, whose handle is the
 first to find no room on a full GPU."""
-_CUDA = ("CUDA error", "CUDA driver error", "cudaError", "Triton Error [CUDA]", "CUBLAS_STATUS")
-"""Texts in RuntimeErrors of torch, Triton and cuBLAS that quote the driver."""
+_CUDA = (
+    "CUDA error", "CUDA driver error", "cudaError", "Triton Error [CUDA]", "CUBLAS_STATUS", "CUDNN_STATUS"
+)  # fmt: skip
+"""Texts in RuntimeErrors of torch, Triton and CUDA's libraries that quote the driver."""
 _REFUSED = {
     1: "invalid argument", 9: "invalid configuration argument", 98: "invalid device function",
     200: "device kernel image is invalid", 218: "a PTX JIT compilation failed",
@@ -43,8 +45,8 @@ _REFUSED = {
 other one may be of a kernel that ran, after which CUDA refuses every call."""
 _CAPTURING = range(900, 909)
 """Errors of a capture, in which nothing runs."""
-_CUBLAS_REFUSED = ("CUBLAS_STATUS_NOT_SUPPORTED", "CUBLAS_STATUS_INVALID_VALUE")
-"""cuBLAS has no product of such sizes: it launched nothing."""
+_HAS_NONE = ("STATUS_NOT_SUPPORTED", "STATUS_INVALID_VALUE", "STATUS_BAD_PARAM")
+"""cuBLAS and cuDNN have no operation of such sizes: they launched nothing."""
 
 _WSL = "/usr/lib/wsl/lib"
 """Where WSL puts the driver's libraries and programs."""
@@ -164,7 +166,7 @@ def loses_gpu(error: BaseException) -> bool:
     if code is not None:
         return code not in _REFUSED and code not in _CAPTURING
     refused = line.endswith(tuple(_REFUSED.values())) or "captur" in line
-    return not (refused or any(words in line for words in _CUBLAS_REFUSED))
+    return not (refused or any(words in line for words in _HAS_NONE))
 
 
 def lose(device: torch.device) -> None:

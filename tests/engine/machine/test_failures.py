@@ -28,11 +28,13 @@ LOST = (
     RuntimeError("Triton Error [CUDA]: the launch timed out and was terminated"),
     RuntimeError("Triton Error [CUDA]: operation not supported on global/shared address space"),
     RuntimeError("CUDA error: CUBLAS_STATUS_EXECUTION_FAILED when calling `cublasGemmEx`"),
+    RuntimeError("cuDNN error: CUDNN_STATUS_EXECUTION_FAILED"),
     torch.AcceleratorError("CUDA error: unspecified launch failure"),
     of_torch("unknown error", 999),
 )
 REFUSED = (
     RuntimeError("CUDA error: CUBLAS_STATUS_NOT_SUPPORTED when calling `cublasLtMatmul`"),
+    RuntimeError("cuDNN error: CUDNN_STATUS_NOT_SUPPORTED"),
     RuntimeError("CUDA error: too many resources requested for launch\nCompile with"),
     RuntimeError("Triton Error [CUDA]: invalid argument"),
     RuntimeError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import weakref
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import torch
 pytest.importorskip("triton")
 
 from engine.backends import linear_factory
+from engine.backends.cuda.graphs import Runner
 from engine.backends.cuda.trial import verdicts
 from engine.backends.linear_factory import LEAST_INT8, LinearFactory
 from engine.decoding.context import Context
@@ -198,6 +200,25 @@ def test_a_head_that_the_kernels_do_not_compute_drafts_from_the_host(
     rounds, done = run(session, asked("eagle3"), HOT, max_tokens=4)
     assert done.token_ids == words(session, NONE, HOT, max_tokens=4)
     assert any(round.tree.tokens for round in rounds)
+
+
+@some_kinds
+def test_what_a_load_reads_with_a_head_is_forgotten(
+    new_session: NewSession, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A load on a GPU prefills, so that no reply compiles what a prompt is read with."""
+    session = new_session(kind)
+    model: Any = session.target.model
+    with monkeypatch.context() as patch:
+        patch.setattr(Runner, "prepare", lambda _: True)
+        patch.setattr(model, "_info", replace(model.info, device="cuda"))
+        session.prepare_rounds()
+    proposer: Any = session._slots.first.proposer(asked(kind))
+    assert session.captures and not session.target.keys and not proposer.tokens
+    rounds, done = run(session, asked(kind), HOT, max_tokens=4)
+    expected, _ = run(new_session(kind), asked(kind), HOT, max_tokens=4)
+    assert [each.tree for each in rounds] == [each.tree for each in expected]
+    assert done.token_ids == words(session, NONE, HOT, max_tokens=4)
 
 
 def test_a_head_that_is_replaced_is_freed(new_session: NewSession) -> None:
