@@ -168,6 +168,7 @@ def keep(verdict: Verdict) -> None:
 
 def forget(verdict: Verdict | None = None) -> None:
     """Remove a verdict, or all of them: then trials run again."""
+    atexit.unregister(forget)
     _store([] if verdict is None else [each for each in kept() if not _same(each, verdict)])
 
 
@@ -195,7 +196,7 @@ def _verdict(stored: dict[str, Any]) -> Verdict:
             error=_number(one["error"]),
             ms=_number(one["ms"]),
             why=str(one["why"]),
-            note=str(one["note"]),
+            note=str(one.get("note", "")),  # earlier versions had none
         )
         for one in stored["findings"]
     )

@@ -88,6 +88,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True)
 def _no_verdicts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep the verdicts of a test in a file of its own."""
+    monkeypatch.setattr(verdicts, "atexit", Mock())
     monkeypatch.setattr(verdicts, "_file", lambda: tmp_path / "gpu-trials.json")
     monkeypatch.setattr(verdicts, "_unwritten", [])
 
@@ -378,13 +379,10 @@ def test_a_trial_that_ends_the_program_twice_is_not_begun_again(folder: Path) ->
     assert verdicts.why_not(model.architecture, "bf16") is None
 
 
-def test_a_trial_that_a_user_ended_with_the_program_counts_for_nothing(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_trial_that_a_user_ended_with_the_program_counts_for_nothing(folder: Path) -> None:
     """Compiling takes long the first time, and whoever quits twice has a GPU all the same."""
     model = load(folder)
-    at_exit = Mock()
-    monkeypatch.setattr(verdicts, "atexit", at_exit)
+    at_exit: Any = verdicts.atexit
     for _ in range(3):
         verdicts.known(model.architecture, "bf16", "bf16", "small").begin()
         assert verdicts.kept()
