@@ -27,11 +27,9 @@ from engine.errors import InvalidRequest, OutOfMemory
 
 if TYPE_CHECKING:
     from engine.bench.prompts import Prompt
-    from engine.bench.real.contest import Case, EncodedPrompt, NotMeasured, Program
-    from engine.bench.real.reports.report import Table
+    from engine.bench.real.contest import Case, EncodedPrompt, LineUp
+    from engine.bench.reports.tables import Table
     from engine.bench.verify.report import Report
-
-    LineUp = Sequence[Program | NotMeasured]
 
 _FOLDERS = re.compile(r"(?:(?<=[=:])|^)(?:[A-Za-z]:)?[/\\~](?:[^:]*[/\\])?")
 """The folders of an absolute path, which begins a word or follows ``::`` or ``=``."""
@@ -69,8 +67,8 @@ def verify(
     """
     from engine.bench.real import case as cases
     from engine.bench.real.contest import NotMeasured
+    from engine.bench.real.peers import environments
     from engine.bench.real.peers import llama_cpp as llama
-    from engine.bench.real.peers import openvino as genai
     from engine.bench.verify import comparison
     from engine.bench.verify.report import Report, visible
 
@@ -87,7 +85,7 @@ def verify(
         case, prompts = cases.make(files, questions, max_tokens, skip_long=True)
     line_up: LineUp = [
         *(llama.programs(llama_cpp, case, everything=False) if llama_cpp else ()),
-        *(genai.programs(openvino, openvino_models, case) if openvino else ()),
+        *(environments.openvino(openvino, openvino_models, case) if openvino else ()),
     ]
     for one in line_up:
         if isinstance(one, NotMeasured):
@@ -182,7 +180,8 @@ def _ask(line_up: LineUp, prompts: list[EncodedPrompt], case: Case, made: Report
 
 def _facts(files: LoadRequest, line_up: LineUp) -> dict[str, str]:
     """Return what a reader needs to judge the run, or to repeat it; no paths, which may name people."""
-    from engine.bench.real.peers.llama_cpp import LlamaCpp, printed
+    from engine.bench.real.contest import Program
+    from engine.bench.real.peers.llama_cpp import printed
 
     facts = {"date": datetime.now(UTC).date().isoformat()}
     for path in map(Path, filter(None, (files.target, files.draft, *files.heads))):
@@ -191,7 +190,7 @@ def _facts(files: LoadRequest, line_up: LineUp) -> dict[str, str]:
                 status.say(f"Hashing {file.name} ...")
                 digest = hashlib.file_digest(opened, "sha256").hexdigest()
             facts[f"SHA-256 of {file.parent.name}/{file.name}"] = digest
-    for server in {one.server for one in line_up if isinstance(one, LlamaCpp)}:
+    for server in {one.file for one in line_up if isinstance(one, Program) and one.file}:
         facts["llama.cpp"] = printed(server, "--version").partition("\n")[0]
     return facts | dict(diagnostics.versions() + diagnostics.machine())
 

@@ -11,99 +11,83 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
 from statistics import median
 from time import perf_counter
-from typing import Any, Protocol
 
 from engine.api import Engine, Loaded
 from engine.bench.prompts import Prompt
 from engine.bench.real.peers import llama_cpp
 from engine.bench.real.process import Server
+from engine.bench.reports.tables import Table
 from engine.errors import ForetokenError, InvalidRequest, PeerFailed
 from engine.events import Emitted, Failed
 from engine.machine import threads
 from engine.models.checkpoints.gguf.description import is_gguf
 from engine.request import Request, Speculation
 
-OURS = "Foretoken"
-
-
-class Contender(Protocol):
-    """An engine that answers any number of clients."""
-
-    @property
-    def name(self) -> str: ...
-
-    def tokens(self, prompt: Sequence[int], limit: int) -> Iterator[tuple[float, int]]:
-        """Continue ``prompt`` greedily by ``limit`` tokens; yield when tokens came, by
-        ``perf_counter``, and how many. Raises ForetokenError."""
-
 
 @dataclass(frozen=True, slots=True)
-class Ours:
-    """This process's engine, which has a pair loaded."""
+class Contender:
+    """An engine that answers any number of clients.
 
-    engine: Engine
-    speculation: Speculation
-    name: str = OURS
+    ``tokens`` continues a prompt greedily by some tokens; it yields when tokens came, by
+    ``perf_counter``, and how many. It raises ForetokenError.
+    """
 
-    def tokens(self, prompt: Sequence[int], limit: int) -> Iterator[tuple[float, int]]:
+    name: str
+    tokens: Callable[[Sequence[int], int], Iterator[tuple[float, int]]]
+
+
+def ours(engine: Engine, speculation: Speculation) -> Contender:
+    """Return this process's engine, which has a pair loaded."""
+
+    def tokens(prompt: Sequence[int], limit: int) -> Iterator[tuple[float, int]]:
         request = Request(
-            token_ids=tuple(prompt), max_tokens=limit, ignore_eos=True, speculation=self.speculation
+            token_ids=tuple(prompt), max_tokens=limit, ignore_eos=True, speculation=speculation
         )
-        for event in self.engine.generate(request):
+        for event in engine.generate(request):
             if isinstance(event, Failed):
                 raise ForetokenError(event.message)
             if isinstance(event, Emitted):
                 yield perf_counter(), len(event.tokens or ())
 
+    return Contender("Foretoken", tokens)
 
-@dataclass(frozen=True, slots=True)
-class LlamaServer:
-    """llama.cpp's server, started with as many slots as there are clients."""
 
-    server: Server
-    name: str = "llama.cpp"
+def theirs(server: Server) -> Contender:
+    """Return llama.cpp's server, started with as many slots as there are clients."""
 
-    def tokens(self, prompt: Sequence[int], limit: int) -> Iterator[tuple[float, int]]:
-        body = {
-            "prompt": list(prompt),
-            "n_predict": limit,
-            "temperature": 0,
-            "repeat_penalty": 1.0,
-            "ignore_eos": True,
-            "return_tokens": True,
-            "stream": True,
-        }
-        for at, told in self.server.stream("/completion", body):
+    def tokens(prompt: Sequence[int], limit: int) -> Iterator[tuple[float, int]]:
+        body = llama_cpp.body(prompt, limit, ignore_eos=True, stream=True)
+        for at, told in server.stream("/completion", body):
             if "error" in told:
                 raise PeerFailed(f"llama-server refused a request: {told['error']}")
             if came := len(told.get("tokens") or ()):
                 yield at, came
 
+    return Contender(llama_cpp.NAME, tokens)
+
 
 @contextmanager
-def llama_server(loaded: Loaded, folder: Path, context: int, slots: int) -> Iterator[LlamaServer]:
+def llama_server(loaded: Loaded, folder: Path, context: int, slots: int) -> Iterator[Contender]:
     """Start llama.cpp's server in ``folder`` with the file and threads of ``loaded`` and
     ``slots`` of ``context`` tokens. Raises InvalidRequest, PeerFailed."""
-    program = llama_cpp.find(folder, llama_cpp.SERVER)
+    program, target = llama_cpp.find(folder, llama_cpp.SERVER), Path(loaded.target_id).expanduser()
     if program is None:
         raise InvalidRequest("llama_cpp", f"{folder} has no {llama_cpp.SERVER}: build it there.")
-    target = Path(loaded.target_id).expanduser()
     if not is_gguf(target):
-        raise InvalidRequest(
-            "llama_cpp",
-            f"llama.cpp reads GGUF files only, and {target} is not one. Load a GGUF file.",
-        )
+        reason = f"llama.cpp reads GGUF files only, and {target} is not one. Load a GGUF file."
+        raise InvalidRequest("llama_cpp", reason)
     count = loaded.request.threads or threads.default()
     command = llama_cpp.command(program, target, context * slots, count, (), parallel=slots)
-    with tempfile.TemporaryDirectory() as logs:
-        server = Server(llama_cpp.SERVER, command, Path(logs) / "server.log")
-        with closing(server):
-            yield LlamaServer(server)
+    with (
+        tempfile.TemporaryDirectory() as logs,
+        closing(Server(llama_cpp.SERVER, command, Path(logs) / "server.log")) as server,
+    ):
+        yield theirs(server)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,9 +160,21 @@ def numbered(prompts: Sequence[Prompt], count: int) -> list[str]:
     ]
 
 
-def as_json(rows: Sequence[Row]) -> dict[str, Any]:
-    """Return the results as JSON values."""
-    return {"results": [{**asdict(row), "tokens_per_s": row.tokens_per_s} for row in rows]}
+def table(rows: Sequence[Row]) -> Table:
+    """Return a line for each row."""
+    head = ("engine", "clients", "tok/s", "first, median", "first, p95", "longest pause")
+    return head, [
+        (
+            row.engine,
+            str(row.clients),
+            f"{row.tokens_per_s:.1f}",
+            *(
+                f"{each:.2f} s"
+                for each in (row.first_median_s, row.first_p95_s, row.longest_pause_s)
+            ),
+        )
+        for row in rows
+    ]
 
 
 def _crowd(contender: Contender, prompts: Sequence[Sequence[int]], clients: int, plan: Plan) -> Row:

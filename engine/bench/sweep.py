@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from itertools import product
 from math import ceil
 from typing import Any
@@ -38,14 +39,6 @@ class Setting:
     depth: int
     controller: Control = Control.FIXED
 
-    def speculation(self, acceptance: AcceptanceRule) -> Speculation:
-        return Speculation(
-            proposer=self.proposer,
-            depth=self.depth,
-            controller=self.controller,
-            acceptance=acceptance,
-        )
-
 
 PLAIN_SETTING = Setting(PLAIN, 0)
 
@@ -63,8 +56,9 @@ class Plan:
 
     def way(self, setting: Setting, temperature: float) -> Configuration:
         """Return the configuration of ``setting``."""
+        speculation = Speculation(**asdict(setting), acceptance=self.acceptance)
         sampling = Sampling(temperature=temperature, seed=self.seed)
-        return Configuration(setting.speculation(self.acceptance), sampling, self.max_tokens)
+        return Configuration(speculation, sampling, self.max_tokens)
 
     def replies(self, prompts: int) -> int:
         """Return the replies for that many prompts, after the one that checks that a prompt fits."""
@@ -171,94 +165,74 @@ def run(
     are too long for the model are counted and left out. ``stop`` ends it: what was measured by then is
     the result. Raises ForetokenError where a reply fails or nothing is left.
     """
-    return _Sweep(engine, plan, memory, on_progress, on_result, stop or Stop()).run(prompts)
+    settings, follow = (PLAIN_SETTING, *plan.settings), (stop or Stop()).follow
+    passes: dict[float, _Passes] = {t: {each: [] for each in settings} for t in plan.temperatures}
+    fitting: list[Prompt] = []
+    left_out: Counter[str] = Counter()
+    done, total = 0, len(prompts) * len(plan.temperatures) + plan.replies(len(prompts))
 
-
-@dataclass(slots=True)
-class _Sweep:
-    """One sweep under way."""
-
-    engine: Engine
-    plan: Plan
-    memory: Callable[[str], int] | None
-    on_progress: Callable[[int, int], None]
-    on_result: Callable[[Result], None]
-    stop: Stop
-    done: int = 0
-    total: int = 0
-    passes: dict[float, _Passes] = field(init=False)
-    fitting: list[Prompt] = field(default_factory=list)
-    left_out: Counter[str] = field(default_factory=Counter)
-
-    def __post_init__(self) -> None:
-        settings = (PLAIN_SETTING, *self.plan.settings)
-        self.passes = {each: {one: [] for one in settings} for each in self.plan.temperatures}
-
-    def run(self, prompts: Sequence[Prompt]) -> Result:
-        trials = len(prompts) * len(self.plan.temperatures)
-        self.total = trials + self.plan.replies(len(prompts))
-        try:
-            self._find_fitting(prompts)
-            for setting in self.plan.settings:  # first calls build what later ones reuse
-                self._answer(self.fitting[0], setting, self.plan.temperatures[0])
-            for temperature, passes in self.passes.items():
-                for index, prompt in enumerate(self.fitting):
-                    for setting, middle in self._one_prompt(prompt, temperature, index).items():
-                        passes[setting].append(middle)
-                    self.on_result(self._result())
-        except Stopped:
-            return replace(self._result(), stopped=True)
-        return self._result()
-
-    def _result(self) -> Result:
-        rows: list[Row] = []
-        for temperature, passes in self.passes.items():
-            answered = self.fitting[: len(passes[PLAIN_SETTING])]
-            rows += _rows(answered, self.plan, temperature, passes, self.memory)
-        return Result(tuple(rows), dict(self.left_out), prompts=tuple(self.fitting))
-
-    def _answer(self, prompt: Prompt, setting: Setting, temperature: float) -> Answer:
-        configuration = self.plan.way(setting, temperature)
-        made = answering.answer(self.engine, prompt, configuration, self.stop.follow)
-        self.done += 1
-        self.on_progress(self.done, self.total)
+    def ask(prompt: Prompt, setting: Setting, temperature: float) -> Answer:
+        nonlocal done
+        made = answering.answer(engine, prompt, plan.way(setting, temperature), follow)
+        done += 1
+        on_progress(done, total)
         return made
 
-    def _find_fitting(self, prompts: Sequence[Prompt]) -> None:
-        """Find the prompts whose every turn fits the context, by plain decoding."""
+    def result(*, stopped: bool = False) -> Result:
+        rows = tuple(
+            row
+            for temperature, of in passes.items()
+            for row in _rows(fitting[: len(of[PLAIN_SETTING])], plan, temperature, of, memory)
+        )
+        return Result(rows, dict(left_out), stopped, tuple(fitting))
+
+    try:
         for prompt in prompts:
-            try:
-                for temperature in self.plan.temperatures:
-                    self._answer(prompt, PLAIN_SETTING, temperature)
-                self.fitting.append(prompt)
+            try:  # whether its every turn fits the context, by plain decoding
+                for temperature in plan.temperatures:
+                    ask(prompt, PLAIN_SETTING, temperature)
+                fitting.append(prompt)
             except ContextExceeded:
-                self.left_out[prompt.kind] += 1
-        self.total = self.done + self.plan.replies(len(self.fitting))
-        if not self.fitting:
+                left_out[prompt.kind] += 1
+        total = done + plan.replies(len(fitting))
+        if not fitting:
             raise ForetokenError(
                 "Every prompt is longer than the model's context. Choose shorter ones."
             )
+        for setting in plan.settings:  # first calls build what later ones reuse
+            ask(fitting[0], setting, plan.temperatures[0])
+        for temperature, of in passes.items():
+            for index, prompt in enumerate(fitting):
+                one = partial(ask, prompt, temperature=temperature)
+                for setting, middle in _one_prompt(one, plan, temperature, index).items():
+                    of[setting].append(middle)
+                on_result(result())
+    except Stopped:
+        return result(stopped=True)
+    return result()
 
-    def _one_prompt(self, prompt: Prompt, temperature: float, index: int) -> dict[Setting, _Pass]:
-        """Return every setting's median pass over one prompt, and plain decoding's own."""
-        several: _Passes = {setting: [] for setting in self.plan.settings}
-        plains = []
-        for repeat in range(self.plan.repeats):
-            before = self._answer(prompt, PLAIN_SETTING, temperature)
-            plains.append(before)
-            for group in _groups(self.plan.settings, index + repeat):
-                answers = [self._answer(prompt, setting, temperature) for setting in group]
-                after = self._answer(prompt, PLAIN_SETTING, temperature)
-                plains.append(after)
-                for setting, answer in zip(group, answers, strict=True):
-                    several[setting].append(_Pass(answer, _joined(before, after)))
-                before = after
-        plain = sorted(plains, key=lambda one: one.statistics.decode_s)[len(plains) // 2]
-        check_repeats(self.plan.way(PLAIN_SETTING, temperature), plains)
-        for setting, passes in several.items():
-            check_repeats(self.plan.way(setting, temperature), [one.answer for one in passes])
-        middle = {setting: _middle(passes) for setting, passes in several.items()}
-        return {PLAIN_SETTING: _Pass(plain, plain), **middle}
+
+def _one_prompt(
+    ask: Callable[..., Answer], plan: Plan, temperature: float, index: int
+) -> dict[Setting, _Pass]:
+    """Return every setting's median pass over one prompt, and plain decoding's own."""
+    several: _Passes = {setting: [] for setting in plan.settings}
+    plains = []
+    for repeat in range(plan.repeats):
+        plains.append(ask(setting=PLAIN_SETTING))
+        for group in _groups(plan.settings, index + repeat):
+            before, answers = plains[-1], [ask(setting=setting) for setting in group]
+            plains.append(ask(setting=PLAIN_SETTING))
+            around = replace(plains[-1], statistics=before.statistics + plains[-1].statistics)
+            for setting, answer in zip(group, answers, strict=True):
+                several[setting].append(_Pass(answer, around))
+    plain = sorted(plains, key=lambda one: one.statistics.decode_s)[len(plains) // 2]
+    check_repeats(plan.way(PLAIN_SETTING, temperature), plains)
+    middle = {PLAIN_SETTING: _Pass(plain, plain)}
+    for setting, passes in several.items():
+        check_repeats(plan.way(setting, temperature), [one.answer for one in passes])
+        middle[setting] = sorted(passes, key=lambda one: one.speedup)[len(passes) // 2]
+    return middle
 
 
 def winners(result: Result) -> dict[str, Row]:
@@ -273,22 +247,11 @@ def winners(result: Result) -> dict[str, Row]:
 def as_json(result: Result) -> dict[str, Any]:
     """Return the stable keys that scripts rely on."""
     return {
-        "results": [asdict(row) for row in result.rows],
+        "results": [{**asdict(row), "identical": row.identical} for row in result.rows],
         "winners": {kind: asdict(row) for kind, row in winners(result).items()},
         "left_out": result.left_out,
         "divergences": result.divergences,
     }
-
-
-def comparison_as_json(rows: Sequence[Row], verify_cost: dict[int, float]) -> dict[str, Any]:
-    """Return the stable keys of ``foretoken bench compare`` that scripts rely on."""
-    keys = (
-        "proposer depth controller prompt_kind tokens_per_s speedup acceptance_rate "
-        "mean_acceptance_length identical"
-    ).split()
-    results = [{key: getattr(row, key) for key in keys} for row in rows]
-    cost = {str(count): ratio for count, ratio in verify_cost.items()}
-    return {"results": results, "verify_cost": cost}
 
 
 def _groups(settings: Sequence[Setting], turn: int) -> Iterator[Sequence[Setting]]:
@@ -297,14 +260,6 @@ def _groups(settings: Sequence[Setting], turn: int) -> Iterator[Sequence[Setting
     order = [*settings[at:], *settings[:at]][:: -1 if turn % 2 else 1]
     for start in range(0, len(order), _BETWEEN):
         yield order[start : start + _BETWEEN]
-
-
-def _joined(before: Answer, after: Answer) -> Answer:
-    return replace(after, statistics=before.statistics + after.statistics)
-
-
-def _middle(passes: Sequence[_Pass]) -> _Pass:
-    return sorted(passes, key=lambda one: one.speedup)[len(passes) // 2]
 
 
 def _rows(

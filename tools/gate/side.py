@@ -17,7 +17,7 @@ from engine.bench.prompts import first_of_each, read
 from engine.bench.real import case as cases
 from engine.bench.real.contest import Case, EncodedPrompt, Method, Setting, speed
 from engine.bench.real.process import Worker
-from engine.bench.real.reports.summary import words
+from engine.bench.real.summary import words
 from engine.decoding.text.codec import TextCodec
 from engine.errors import PeerFailed
 from engine.loading.request import LoadRequest
@@ -91,9 +91,8 @@ class Side:
             "context": case.context, "threads": case.threads, "device": "cpu",
         }  # fmt: skip
         asked = {"load": load, "depths": [], "ignore_eos": not case.eos}
-        command = [sys.executable, "-m", "engine.bench.real.own", json.dumps(asked)]
         log = self.folder / "worker.log"
-        self._worker = Worker("foretoken", command, log, checkout=self.root)
+        self._worker = Worker("foretoken", "own", asked, log, checkout=self.root)
         for setting in self._settings:
             self._worker.answer(setting, case.hello, 8)
         return self
@@ -112,7 +111,7 @@ class Side:
 
     def steps(self) -> dict[str, float]:
         """Return the time of the target's step by rows."""
-        times = self._worker.step_times()
+        times = self._worker.told("steps")
         return {f"T({rows})": 1e3 * seconds for rows, seconds in times.items()}
 
     def prompt(self) -> dict[str, float]:

@@ -198,7 +198,7 @@ class Bench:
 
     def _transformers(self, sizes: Sizes) -> None:
         """Measure ``generate`` of transformers in bf16 on the same weights."""
-        from engine.bench.real.peers.transformers import generate
+        from engine.bench.real.peers.transformers_child import generate
 
         following = models.random_cycle(sizes.vocabulary, SEED)
         model = models.of_transformers(RandomWeights(sizes, following, SEED, self.device))

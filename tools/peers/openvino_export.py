@@ -15,8 +15,9 @@ from typing import Annotated
 
 import typer
 
-from engine.bench.real.peers.openvino import FORMATS, VARIABLE, converted, python_of
-from engine.bench.real.peers.transformers import load
+from engine.bench.real.peers.environments import FORMATS, converted, python_of
+from engine.bench.real.peers.environments import OPENVINO_VARIABLE as VARIABLE
+from engine.bench.real.peers.transformers_child import load
 from engine.errors import PeerFailed
 from engine.models.checkpoints.gguf.description import is_gguf
 from tools.running import run_command

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -67,38 +66,17 @@ def load(
             for question in questions
         ]
         with contextlib.ExitStack() as stack:
-            contenders: list[bench.Contender] = [bench.Ours(engine, speculation)]
+            contenders: list[bench.Contender] = [bench.ours(engine, speculation)]
             if llama_cpp is not None:
                 slots = max(plan.clients)
                 peer = bench.llama_server(engine.loaded, llama_cpp, CONTEXT, slots)
                 contenders.append(stack.enter_context(peer))
             rows = bench.run(contenders, token_prompts, plan, _print_row)
-    _print(rows)
+    print(f"\n{table(*bench.table(rows), frozenset(range(1, 6)))}")
     if as_json:
-        print(json.dumps(bench.as_json(rows)))
+        results = [{**asdict(row), "tokens_per_s": row.tokens_per_s} for row in rows]
+        print(json.dumps({"results": results}))
 
 
 def _print_row(row: Row) -> None:
     print(f"{row.engine}, {row.clients}: {row.tokens_per_s:.1f} tok/s", flush=True)
-
-
-def _print(rows: Sequence[Row]) -> None:
-    head = ("engine", "clients", "tok/s", "first, median", "first, p95", "longest pause")
-    print()
-    print(
-        table(
-            head,
-            [
-                (
-                    row.engine,
-                    str(row.clients),
-                    f"{row.tokens_per_s:.1f}",
-                    f"{row.first_median_s:.2f} s",
-                    f"{row.first_p95_s:.2f} s",
-                    f"{row.longest_pause_s:.2f} s",
-                )
-                for row in rows
-            ],
-            frozenset(range(1, 6)),
-        )
-    )

@@ -6,7 +6,6 @@ import json
 import math
 import sys
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,13 +14,13 @@ from typer import Option
 from app import paths
 from app.cli import options
 from app.cli.loading import Status, by_files, compile_before
-from app.cli.text.output import check_writable, progress, table
+from app.cli.text.output import check_writable, progress, table, write_report
 from engine.api import LoadRequest
 from engine.request import Speculation
 
 if TYPE_CHECKING:
-    from engine.bench.real.contest import NotMeasured, Record
-    from engine.bench.real.reports.report import Report
+    from engine.bench.real.contest import NotMeasured, Turn
+    from engine.bench.real.report import Report
 
 
 def real(
@@ -81,21 +80,16 @@ def real(
     from engine.bench import prompts
     from engine.bench.real import case as cases
     from engine.bench.real import contest
-    from engine.bench.real.own import NAME, Own
-    from engine.bench.real.peers import ik_llama_cpp as ik
+    from engine.bench.real.own import NAME, program
+    from engine.bench.real.peers import environments
     from engine.bench.real.peers import llama_cpp as llama
-    from engine.bench.real.peers import mistral_rs as mistral
-    from engine.bench.real.peers import openvino as genai
-    from engine.bench.real.peers import transformers as hf
-    from engine.bench.real.peers import vllm as vllm_server
-    from engine.bench.real.reports.report import Report, facts_of
+    from engine.bench.real.report import Report
 
     load = LoadRequest.parse(
         pair, quantization=quantization, device="cpu", native=native, threads=threads
     )
-    depths = tuple(depth or ())
-    for value in depths:
-        Speculation(depth=value)  # refused before anything is started
+    for deep in depth or ():
+        Speculation(depth=deep)  # refused before anything is started
     if out is not None:
         check_writable(out.with_suffix(".json"))
     if each is None:
@@ -109,19 +103,20 @@ def real(
             load, questions, max_tokens, skip_long=prompts_file is None
         )
     if skipped := len(questions) - len(token_prompts):
+        do, are = ("s do", "are") if skipped > 1 else (" does", "is")
         print(
-            f"Note: {skipped} included prompt{'s do' if skipped > 1 else ' does'} not fit into the "
-            f"context of {case.target.stem} and {'are' if skipped > 1 else 'is'} skipped.",
+            f"Note: {skipped} included prompt{do} not fit into the context of {case.target.stem} and "
+            f"{are} skipped.",
             file=sys.stderr,
         )
     line_up = [
-        Own(load, depths),
+        program(load, depth or ()),
         *llama.programs(llama_cpp, case, everything=all_settings),
-        *ik.programs(ik_llama_cpp, case),
-        *mistral.programs(mistralrs, case),
-        *genai.programs(openvino, openvino_models, case),
-        *(vllm_server.programs(vllm, case) if vllm else []),
-        *(hf.programs(case) if transformers else []),
+        *llama.ik_programs(ik_llama_cpp, case),
+        *environments.mistral_rs(mistralrs, case),
+        *environments.openvino(openvino, openvino_models, case),
+        *(environments.vllm(vllm, case) if vllm else []),
+        *(environments.transformers(case) if transformers else []),
     ]
     with (
         tempfile.TemporaryDirectory(prefix="foretoken-real-") as logs,
@@ -133,25 +128,26 @@ def real(
         )
     report = Report(result, NAME, case.eos)
     _print(report)
-    done = max((row.repeats for row in report.rows), default=0)
-    facts = facts_of(case, done, len(token_prompts))
+    facts, title = report.facts(case), f"{case.target.stem} compared with other engines"
+    value = {"facts": facts, **report.as_json()}
     if out is not None:
-        _write(out, report, facts, f"{case.target.stem} compared with other engines")
+        said = json.dumps({"title": title, **value})
+        write_report(out, said, report.markdown(title, facts), report.chart(title))
     if as_json:
-        print(json.dumps({"facts": facts, **report.as_json()}))
+        print(json.dumps(value))
 
 
-def _print_turn(turn: Sequence[Record] | NotMeasured) -> None:
+def _print_turn(turn: Turn | NotMeasured) -> None:
     """Print the result of a turn as it comes."""
     from engine.bench.real.contest import NotMeasured, speed
 
     if isinstance(turn, NotMeasured):
         print(f"{turn.name} failed: {turn.reason.splitlines()[0]}", flush=True)
         return
-    for setting in dict.fromkeys(record.setting for record in turn):
-        reached = speed([record.reply for record in turn if record.setting == setting])
+    for setting in turn.settings:
+        reached = speed(one.reply for one in turn.answers if one.setting == setting)
         print(
-            f"Turn {turn[0].repeat + 1}, {turn[0].engine}, {setting.name}: {reached:.1f} tokens/s",
+            f"Turn {turn.repeat + 1}, {turn.engine}, {setting.name}: {reached:.1f} tokens/s",
             flush=True,
         )
 
@@ -161,18 +157,7 @@ def _print(report: Report) -> None:
     print(table(head, lines, frozenset(range(3, len(head) - 2))))
     head, lines = report.loading()
     print(f"\n{table(head, lines, frozenset({3, 4, 5}))}\n")
-    for sentence in (report.steps(), *report.headlines()):
-        if sentence:
-            print(sentence)
-    for one in report.absent:
+    for sentence in filter(None, (report.steps(), *report.headlines())):
+        print(sentence)
+    for one in report.result.absent:
         print(f"\nNot measured: {one.name}. {one.reason}")
-
-
-def _write(out: Path, report: Report, facts: dict[str, str], title: str) -> None:
-    from engine.bench.real.own import NAME
-    from engine.bench.real.reports.report import chart
-
-    value = {"title": title, "facts": facts, **report.as_json()}
-    out.with_suffix(".json").write_text(json.dumps(value) + "\n", encoding="utf-8")
-    out.with_suffix(".md").write_text(report.markdown(title, facts), encoding="utf-8")
-    out.with_suffix(".svg").write_text(chart(value, title, NAME), encoding="utf-8")

@@ -5,8 +5,7 @@ from __future__ import annotations
 
 import json
 import platform
-import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +16,7 @@ from typer import Option
 from app import main, paths
 from app.cli import options
 from app.cli.loading import open_for_command, open_here
-from app.cli.text.output import check_writable, progress, table
+from app.cli.text.output import check_writable, progress, table, write_report
 from engine.api import LoadRequest
 from engine.errors import InvalidRequest
 from engine.request import FIXED_DEPTH, PLAIN, Control, Speculation, controller_named
@@ -27,7 +26,7 @@ from engine.values.units import counted
 
 if TYPE_CHECKING:
     from engine.api import Capabilities, Loaded
-    from engine.bench.sweep import Plan, Result, Row
+    from engine.bench.sweep import Plan, Result
 
 
 @options.with_load
@@ -50,7 +49,7 @@ def sweep(
     apply: bool = Option(
         False, "--apply", help="Make the winner the default of this pair on this machine."
     ),
-    out: Path | None = Option(None, help="Write OUT.md, OUT.json and, with matplotlib, OUT.svg."),
+    out: Path | None = Option(None, help="Write OUT.md, OUT.json and OUT.svg."),
     as_json: options.JsonOption = False,
     data_dir: options.DataDirOption = None,
 ) -> None:
@@ -58,6 +57,7 @@ def sweep(
     from app import measuring
     from engine.bench import prompts as prompt_files
     from engine.bench import sweep as bench
+    from engine.bench.reports import sweep as report
 
     folder, rule = paths.data_folder(data_dir), rule_named(acceptance)
     wanted, deep = _methods(methods), _depths(depths)
@@ -94,12 +94,16 @@ def sweep(
                 on_progress,
             )
     _print(result)
+    value = bench.as_json(result)
     if out is not None:
-        _write(out, result, _facts(load.text, loaded, names, plan))
+        facts = _facts(load.text, loaded, names, plan)
+        title, said = f"Sweep of {facts['pair']}", json.dumps({"facts": facts, **value}, indent=1)
+        page = report.markdown(result, title, facts)
+        write_report(out, said, page, report.chart(result, title))
     if apply:
         _apply(folder, loaded, result)
     if as_json:
-        print(json.dumps(bench.as_json(result)))
+        print(json.dumps(value))
     if result.divergences:
         raise typer.Exit(1)
 
@@ -156,22 +160,15 @@ def _facts(pair: str, loaded: Loaded, names: list[str], plan: Plan) -> dict[str,
 
 
 def _print(result: Result) -> None:
-    from engine.bench.prompts import ALL
     from engine.bench.reports import sweep as report
 
     for temperature in dict.fromkeys(row.temperature for row in result.rows):
         print(f"Speed-up over no drafting, temperature {temperature:g}:\n")
         head, lines = report.speedups(result, temperature)
         print(table(head, lines, frozenset(range(1, len(head) - 1))))
-        together = [
-            report.cells(row)
-            for row in result.rows
-            if (row.temperature, row.prompt_kind) == (temperature, ALL)
-        ]
-        print(f"\n{table(report.HEAD, together, frozenset(range(1, 7)))}\n")
-    for sentence in (report.divergences(result), report.left_out(result)):
-        if sentence:
-            print(sentence)
+        print(f"\n{table(*report.of_all(result, temperature), frozenset(range(1, 7)))}\n")
+    for sentence in filter(None, (report.divergences(result), report.left_out(result))):
+        print(sentence)
 
 
 def _apply(folder: Path, loaded: Loaded, result: Result) -> None:
@@ -182,22 +179,6 @@ def _apply(folder: Path, loaded: Loaded, result: Result) -> None:
     for kind, winner in kept.kinds.items():
         print(f"  fastest on {kind}: {winner}")
     print("See or delete it with `foretoken models defaults` (--clear).")
-
-
-def _write(out: Path, result: Result, facts: dict[str, str]) -> None:
-    from engine.bench import sweep as bench
-    from engine.bench.reports import sweep as report
-    from engine.bench.reports.sweep import chart
-
-    title = f"Sweep of {facts['pair']}"
-    value = {"facts": facts, **bench.as_json(result)}
-    out.with_suffix(".json").write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
-    out.with_suffix(".md").write_text(report.markdown(result, title, facts), encoding="utf-8")
-    if not chart(result, out.with_suffix(".svg"), title):
-        print(
-            "Note: no chart was drawn, because matplotlib is not installed (extra: docs).",
-            file=sys.stderr,
-        )
 
 
 @options.with_load
@@ -225,6 +206,7 @@ def compare(
 ) -> None:
     """Compare every proposer with no drafting: speed, acceptance, equal text."""
     from engine.bench import prompts, sweep, verify_cost
+    from engine.bench.reports import sweep as report
 
     questions = prompts.read(prompts_file or prompts.SHIPPED)
     rule = rule_named(acceptance)
@@ -237,26 +219,22 @@ def compare(
         loaded = engine.loaded
         assert loaded is not None
         names = proposer or [name for name in loaded.capabilities.names if name != PLAIN]
-        plan = sweep.Plan(
-            settings=tuple(
-                sweep.Setting(name, value, control)
-                for name in names
-                if name != PLAIN
-                for control in controls
-                for value in depth or (_depth(loaded.capabilities, name, control),)
-            ),
-            temperatures=(temperature,),
-            acceptance=rule,
-            max_tokens=max_tokens,
-            repeats=repeats,
-            seed=seed,
+        settings = tuple(
+            sweep.Setting(name, value, control)
+            for name in names
+            if name != PLAIN
+            for control in controls
+            for value in depth or (_depth(loaded.capabilities, name, control),)
         )
+        plan = sweep.Plan(settings, (temperature,), rule, max_tokens, repeats, seed)
         with progress("Comparing") as on_progress:
-            rows = sweep.run(engine, questions, plan, on_progress=on_progress).rows
+            result = sweep.run(engine, questions, plan, on_progress=on_progress)
         cost = engine.measure(verify_cost.measure)
-    _print_comparison(rows, cost)
+    print(table(*report.comparison(result), frozenset(range(2, 8))))
+    shown = "  ".join(f"{count}: {ratio:.2f}" for count, ratio in cost.items())
+    print(f"\nTime to verify M tokens, relative to one:  {shown}")
     if as_json:
-        print(json.dumps(sweep.comparison_as_json(rows, cost)))
+        print(json.dumps({"results": sweep.as_json(result)["results"], "verify_cost": cost}))
 
 
 def _depth(capabilities: Capabilities, proposer: str, control: Control) -> int:
@@ -265,30 +243,3 @@ def _depth(capabilities: Capabilities, proposer: str, control: Control) -> int:
         return MAX_DEPTH
     available = capabilities.proposer(proposer)
     return FIXED_DEPTH if available is None else available.depth
-
-
-def _print_comparison(rows: Sequence[Row], cost: dict[int, float]) -> None:
-    from engine.stats import times
-
-    head = ("prompts", "proposer", "depth", "tok/s", "speed-up", "accepted", "length", "words")
-    print(
-        table(
-            head,
-            [
-                (
-                    row.prompt_kind,
-                    row.proposer,
-                    "auto" if row.controller == Control.AUTO else str(row.depth),
-                    f"{row.tokens_per_s:.1f}",
-                    times(row.speedup, 2),
-                    "-" if row.acceptance_rate is None else f"{row.acceptance_rate:.1%}",
-                    f"{row.mean_acceptance_length or 0:.2f}",
-                    {True: "equal", False: "DIFFER", None: "-"}[row.identical],
-                )
-                for row in rows
-            ],
-            frozenset(range(2, 7)),
-        )
-    )
-    shown = "  ".join(f"{count}: {ratio:.2f}" for count, ratio in cost.items())
-    print(f"\nTime to verify M tokens, relative to one:  {shown}")

@@ -70,6 +70,12 @@ def check_writable(file: Path, option: str = "out") -> None:
         ) from error
 
 
+def write_report(out: Path, value: str, page: str, chart: str) -> None:
+    """Write OUT.json, OUT.md and OUT.svg."""
+    for suffix, text in ((".json", f"{value}\n"), (".md", page), (".svg", chart)):
+        out.with_suffix(suffix).write_text(text, encoding="utf-8")
+
+
 RESET = "\x1b[0m"
 
 

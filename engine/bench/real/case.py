@@ -45,12 +45,16 @@ def make(
         draft=draft,
         eos=frozenset(checkpoint.eos_ids),
         hello=encode(codec, _HELLO),
-        context=context(checkpoint, [one.tokens for one in encoded], limit, _ROOM),
+        context=_context(
+            checkpoint, max(len(one.tokens) for one in encoded) + limit + _ROOM, limit
+        ),
         limit=limit,
         threads=threads.default() if load.threads is None else load.threads,
     )
-    for one in pair:
-        _read_once(one)
+    for file in sorted({tensor.file for one in pair for tensor in one.tensors.values()}):
+        with file.open("rb") as opened:
+            while opened.read(_PIECE):
+                pass
     return case, encoded
 
 
@@ -65,21 +69,14 @@ def _encoded(codec: TextCodec, prompt: Prompt) -> EncodedPrompt:
     return EncodedPrompt(prompt.kind, tokens, "\n\n".join(one.content for one in chat))
 
 
-def context(checkpoint: Checkpoint, prompts: Sequence[Sequence[int]], limit: int, room: int) -> int:
-    """Return the tokens of the longest prompt, of a reply and of ``room``. Raises InvalidRequest."""
-    longest = max(map(len, prompts))
-    if longest + limit + room > checkpoint.context:
+def _context(checkpoint: Checkpoint, needed: int, limit: int) -> int:
+    """Return the tokens ``needed`` for the longest prompt, its reply and some room. Raises
+    InvalidRequest."""
+    if needed > checkpoint.context:
         raise InvalidRequest(
             "max_tokens",
-            f"The longest prompt has {longest:,} tokens; with {limit} for the reply and "
-            f"{room} spare this exceeds the context of {checkpoint.context:,} tokens. Choose shorter "
+            f"The longest prompt has {needed - limit - _ROOM:,} tokens; with {limit} for the reply and "
+            f"{_ROOM} spare this exceeds the context of {checkpoint.context:,} tokens. Choose shorter "
             "prompts with --prompts, or fewer tokens with --max-tokens.",
         )
-    return longest + limit + room
-
-
-def _read_once(checkpoint: Checkpoint) -> None:
-    for file in sorted({tensor.file for tensor in checkpoint.tensors.values()}):
-        with file.open("rb") as opened:
-            while opened.read(_PIECE):
-                pass
+    return needed

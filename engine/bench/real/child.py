@@ -14,11 +14,13 @@ from typing import Any
 Answer = Callable[[dict[str, Any]], dict[str, Any]]
 
 
-def serve(start: Callable[[], tuple[dict[str, Any], Answer]]) -> None:
+def serve(
+    start: Callable[[], tuple[dict[str, Any], Answer]], *, prompts_alone: bool = False
+) -> None:
     """Send the result of ``start``, then answer line by line until the input ends.
 
     What libraries print goes to standard error: standard output belongs to the answers. A failure is
-    the object ``{"error": ...}`` and the end.
+    the object ``{"error": ...}`` and the end. ``prompts_alone``: answer other questions with {}.
     """
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
@@ -30,17 +32,8 @@ def serve(start: Callable[[], tuple[dict[str, Any], Answer]]) -> None:
         ready, answer = start()
         say(ready)
         for line in sys.stdin:
-            say(answer(json.loads(line)))
+            request = json.loads(line)
+            say({} if prompts_alone and "prompt" not in request else answer(request))
     except Exception as error:  # told to whoever asks, who cannot see this process
         say({"error": f"{type(error).__name__}: {error}"})
         raise
-
-
-def serve_one(load: Callable[[dict[str, Any]], Answer]) -> None:
-    """Serve what ``load`` makes of the command line's options, which state its one setting."""
-
-    def start() -> tuple[dict[str, Any], Answer]:
-        options = json.loads(sys.argv[1])
-        return {"weights": options["weights"], "settings": [options["setting"]]}, load(options)
-
-    serve(start)

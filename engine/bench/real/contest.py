@@ -9,19 +9,20 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from math import inf
 from pathlib import Path
 from time import perf_counter
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
 from engine.errors import PeerFailed
 
 WARM_UP_TOKENS = 8
 NEAR = 0.85
 """After the first repeat a variant of a method stays if it has this much of the best one's speed."""
+_T = TypeVar("_T")
 
 
 class Method(StrEnum):
@@ -102,11 +103,9 @@ class Running(Protocol):
         Raises PeerFailed.
         """
 
-    def step_times(self) -> Mapping[int, float]:
-        """Return the seconds of the target's step by rows; empty if the engine does not report them."""
-
-    def reading(self) -> Reading | None:
-        """Return what a step reads, and how fast memory is read; None if it is not told."""
+    def told(self, what: str) -> dict[str, Any]:
+        """Return the "steps" (seconds of the target's step by rows) or the "reading" (the fields of
+        ``Reading``); empty if the engine does not report them."""
 
     def peak_bytes(self) -> int | None:
         """Return the peak memory so far, mapped files included; None if it is not known."""
@@ -115,29 +114,18 @@ class Running(Protocol):
         """End it; may be called twice."""
 
 
-class Program(Protocol):
-    """An engine, in one or several settings, that can be started. ``name`` is unique."""
-
-    @property
-    def engine(self) -> str: ...
-
-    @property
-    def name(self) -> str: ...
-
-    def start(self, case: Case, log: Path) -> Running:
-        """Start it; return when it is ready. Raises PeerFailed, and then leaves nothing running."""
-
-
 @dataclass(frozen=True, slots=True)
-class Record:
-    """One reply. ``prompt`` is the prompt's index."""
+class Program:
+    """An engine, in one or several settings. ``name`` is unique; ``file`` is its executable, if known.
 
-    repeat: int
+    ``start`` takes the case and a file for the log, and returns once the engine is ready. It raises
+    PeerFailed, and then leaves nothing running.
+    """
+
     engine: str
-    weights: str
-    setting: Setting
-    prompt: int
-    reply: Reply
+    name: str
+    start: Callable[[Case, Path], Running]
+    file: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,8 +137,17 @@ class Reading:
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
-    """One start of a program: seconds to its first token, and its peak memory."""
+class Answer:
+    """One reply. ``prompt`` is the prompt's index."""
+
+    setting: Setting
+    prompt: int
+    reply: Reply
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What one start of a program did: seconds to its first token, its peak memory, and its replies."""
 
     repeat: int
     engine: str
@@ -158,6 +155,7 @@ class Start:
     settings: tuple[Setting, ...]
     ready_s: float
     peak_bytes: int | None
+    answers: tuple[Answer, ...]
     steps: Mapping[int, float] = field(default_factory=dict)
     reading: Reading | None = None
 
@@ -175,163 +173,141 @@ class Result:
     """All measurements. ``kinds``: that of each prompt."""
 
     kinds: tuple[str, ...]
-    records: tuple[Record, ...]
-    starts: tuple[Start, ...]
+    turns: tuple[Turn, ...]
     absent: tuple[NotMeasured, ...]
 
 
+LineUp = Sequence[Program | NotMeasured]
+
+
 def run(
-    line_up: Sequence[Program | NotMeasured],
+    line_up: LineUp,
     prompts: Sequence[EncodedPrompt],
     case: Case,
     repeats: int,
     logs: Path,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
-    on_turn: Callable[[Sequence[Record] | NotMeasured], None] = lambda turn: None,
+    on_turn: Callable[[Turn | NotMeasured], None] = lambda turn: None,
     seconds: float = inf,
 ) -> Result:
     """Measure. A program that fails becomes an absence, and its earlier answers do not count.
 
-    Call ``on_turn`` with the records of each turn, or with the failure, as soon as it is over. Start no
-    turn that would probably end more than ``seconds`` after the beginning, but each engine's first.
+    Call ``on_turn`` with each turn, or with the failure, as soon as it is over. Start no turn
+    that would probably end more than ``seconds`` after the beginning, but each engine's first.
     Ctrl-C ends the run with whole turns only; before the first of them it is raised again.
 
     From the second repeat on, variants of a method that were far from the best of their engine sit out,
     and all but the best where time is short. A repeat that would not end in time does not begin: else
     one engine would be measured more often than another.
     """
-    until, taken = perf_counter() + seconds, _TurnTimes()
-    left = [program for program in line_up if not isinstance(program, NotMeasured)]
+    until, taken = perf_counter() + seconds, dict[Program, float]()
+    left = [program for program in line_up if isinstance(program, Program)]
     failed: dict[str, str] = {}
-    records: dict[str, list[Record]] = {program.name: [] for program in left}
-    starts: dict[str, list[Start]] = {program.name: [] for program in left}
+    turns: dict[str, list[Turn]] = {program.name: [] for program in left}
     total, done = repeats * len(left), 0
     ended = "Time ran out before the first round. Give more with --minutes."
+
+    def fits(programs: Sequence[Program]) -> bool:
+        """Return whether a turn of each would probably end in time."""
+        return perf_counter() + sum(_expected(one, taken) for one in programs) <= until
+
     try:
         for repeat in range(repeats):
-            if repeat and not taken.fits(left, until):
-                left = _worth_repeating(left, records, near=1.0)
-                if not taken.fits(left, until):
+            if repeat and not fits(left):
+                left = _worth_repeating(left, turns, near=1.0)
+                if not fits(left):
                     break
-            turned = repeat % max(len(left), 1)
-            for program in (*left[turned:], *left[:turned]):
+            for program in turned(left, repeat):
                 on_progress(done, total)
                 done += 1
-                began = perf_counter()
-                if not repeat and began + taken.expected(program) > until:
+                if not repeat and not fits([program]):
                     continue
+                began = perf_counter()
                 try:
-                    with contextlib.closing(_started(program, case, logs)) as started:
-                        answered, start = started.turn(repeat, prompts, case)
-                    records[program.name] += answered
-                    starts[program.name].append(start)
-                    on_turn(answered)
+                    turn = _turn(program, repeat, prompts, case, logs)
+                    turns[program.name].append(turn)
+                    on_turn(turn)
                 except PeerFailed as error:
                     failed[program.name] = str(error)
                     on_turn(NotMeasured(program.name, str(error)))
-                taken.note(program, perf_counter() - began)
+                taken[program] = perf_counter() - began
             left = [program for program in left if program.name not in failed]
             if repeat == 0:
-                left = _worth_repeating(left, records)
+                left = _worth_repeating(left, turns)
                 total = done + (repeats - 1) * len(left)
     except KeyboardInterrupt:
-        if not any(starts.values()):
+        if not any(turns.values()):
             raise
         ended = "The run was stopped before its first round was over."
-    unheard = [name for name in starts if not starts[name] and name not in failed]
-    failed |= dict.fromkeys(unheard, ended)
+    failed |= {name: ended for name in turns if not turns[name] and name not in failed}
     on_progress(total, total)
-    counted = [name for name in records if name not in failed]
     missing = [one for one in line_up if isinstance(one, NotMeasured)]
     return Result(
         tuple(prompt.kind for prompt in prompts),
-        tuple(record for name in counted for record in records[name]),
-        tuple(start for name in counted for start in starts[name]),
+        tuple(turn for name, of in turns.items() if name not in failed for turn in of),
         (*missing, *(NotMeasured(name, reason) for name, reason in failed.items())),
     )
 
 
-class _TurnTimes:
-    """Durations of past turns, which predict the next one's."""
-
-    def __init__(self) -> None:
-        self._of: dict[tuple[str, str], float] = {}
-
-    def note(self, program: Program, seconds: float) -> None:
-        self._of[program.engine, program.name] = seconds
-
-    def fits(self, programs: Sequence[Program], until: float) -> bool:
-        """Return whether a turn of each would probably end in time."""
-        return perf_counter() + sum(map(self.expected, programs)) <= until
-
-    def expected(self, program: Program) -> float:
-        """Return the time of its last run; before that the longest of its engine, whose first
-        run always fits."""
-        kin = [time for (engine, _), time in self._of.items() if engine == program.engine]
-        return self._of.get((program.engine, program.name), max(kin, default=-inf))
-
-
-def speed(replies: Sequence[Reply]) -> float:
+def speed(replies: Iterable[Reply]) -> float:
     """Return the tokens per second of several replies as one; 0 if nothing was decoded."""
-    seconds = sum(reply.decode_s for reply in replies)
-    return sum(reply.decoded for reply in replies) / seconds if seconds else 0.0
+    several = list(replies)
+    seconds = sum(reply.decode_s for reply in several)
+    return sum(reply.decoded for reply in several) / seconds if seconds else 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class _Started:
-    """A program that produced its first token after ``ready_s``."""
+def turned(items: Sequence[_T], turn: int) -> Sequence[_T]:
+    """Return all items, another one first each turn."""
+    at = turn % max(len(items), 1)
+    return (*items[at:], *items[:at])
 
-    engine: str
-    running: Running
-    ready_s: float
 
-    def turn(
-        self, repeat: int, prompts: Sequence[EncodedPrompt], case: Case
-    ) -> tuple[list[Record], Start]:
-        running, settings = self.running, tuple(self.running.settings)
+def _turn(
+    program: Program, repeat: int, prompts: Sequence[EncodedPrompt], case: Case, logs: Path
+) -> Turn:
+    """Start the program, time it up to its first token, ask everything, and end it."""
+    log = logs / (re.sub(r"[^\w.]+", "-", program.name) + ".log")  # a name that any system takes
+    began = perf_counter()
+    with contextlib.closing(program.start(case, log)) as running:
+        settings = tuple(running.settings)
+        running.answer(settings[0], case.hello, 1)
+        ready_s = perf_counter() - began
         for setting in settings:
             running.answer(setting, case.hello, WARM_UP_TOKENS)
-        records = []
-        for place, prompt in enumerate(prompts):
-            turned = (repeat + place) % len(settings)
-            for setting in (*settings[turned:], *settings[:turned]):
-                reply = running.answer(setting, prompt.tokens, case.limit)
-                records.append(Record(repeat, self.engine, running.weights, setting, place, reply))
+        answers = tuple(
+            Answer(setting, at, running.answer(setting, prompt.tokens, case.limit))
+            for at, prompt in enumerate(prompts)
+            for setting in turned(settings, repeat + at)
+        )
         # Last, for what is measured beyond the replies must not count as theirs.
         peak = running.peak_bytes()
-        start = Start(
-            repeat, self.engine, running.weights, settings, self.ready_s, peak,
-            running.step_times(), running.reading(),
-        )  # fmt: skip
-        return records, start
-
-    def close(self) -> None:
-        self.running.close()
+        steps = {int(rows): float(took) for rows, took in running.told("steps").items()}
+        read = running.told("reading")
+        reading = Reading(**read) if read else None
+        who = (repeat, program.engine, running.weights, settings)
+        return Turn(*who, ready_s, peak, answers, steps, reading)
 
 
-def _started(program: Program, case: Case, logs: Path) -> _Started:
-    began = perf_counter()
-    log = logs / (re.sub(r"[^\w.]+", "-", program.name) + ".log")  # a name that any system takes
-    running = program.start(case, log)
-    try:
-        running.answer(running.settings[0], case.hello, 1)
-    except BaseException:
-        running.close()
-        raise
-    return _Started(program.engine, running, perf_counter() - began)
+def _expected(program: Program, taken: Mapping[Program, float]) -> float:
+    """Return the time of its last turn; before that the longest of its engine, whose first turn
+    always fits."""
+    kin = [took for other, took in taken.items() if other.engine == program.engine]
+    return taken.get(program, max(kin, default=-inf))
 
 
 def _worth_repeating(
-    programs: Sequence[Program], records: Mapping[str, Sequence[Record]], near: float = NEAR
+    programs: Sequence[Program], turns: Mapping[str, Sequence[Turn]], near: float = NEAR
 ) -> list[Program]:
     """Return the programs with a setting that is among the best of its engine, weights and method: that
     has ``near`` of the best one's speed."""
     speeds: dict[tuple[str, str, Method], dict[str, float]] = {}
     for program in programs:
-        for setting in dict.fromkeys(record.setting for record in records[program.name]):
-            mine = [record for record in records[program.name] if record.setting == setting]
-            group = speeds.setdefault((program.engine, mine[0].weights, setting.method), {})
-            reached = speed([record.reply for record in mine])
+        # All turns of a program have the same settings and weights.
+        answers = [answer for turn in turns[program.name] for answer in turn.answers]
+        for setting in dict.fromkeys(answer.setting for answer in answers):
+            key = program.engine, turns[program.name][0].weights, setting.method
+            reached = speed(one.reply for one in answers if one.setting == setting)
+            group = speeds.setdefault(key, {})
             group[program.name] = max(reached, group.get(program.name, 0.0))
     stay = {
         name

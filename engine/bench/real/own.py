@@ -13,7 +13,7 @@ from typing import Any
 from engine.api import Capabilities, LoadRequest
 from engine.bench.answering import isolated_options
 from engine.bench.real.child import Answer, serve
-from engine.bench.real.contest import Case, Method, Running, Setting
+from engine.bench.real.contest import Case, Method, Program, Setting
 from engine.bench.real.process import Worker
 from engine.bench.verify_cost import step_times
 from engine.kernels.formats import AS_STORED
@@ -28,29 +28,23 @@ from engine.values.sampling import Sampling
 
 NAME = "foretoken"
 _DRAFT = "draft"
-_METHODS = {
-    PLAIN: Method.PLAIN,
-    _DRAFT: Method.DRAFT,
-    "ngram": Method.LOOKUP,
-    "suffix": Method.LOOKUP,
-}
+_METHODS = {_DRAFT: Method.DRAFT, "ngram": Method.LOOKUP, "suffix": Method.LOOKUP}
 _STEPS = 9
 """Timed steps for each number of rows."""
 
 
-class Own:
-    """This engine: plain decoding, and every proposer of the pair at several depths; always available."""
+def program(load: LoadRequest, depths: Sequence[int]) -> Program:
+    """Return this engine: plain decoding, and every proposer of the pair; always available.
 
-    engine = name = NAME
+    ``load`` names the pair by its files. ``depths``: those of the draft model, beside auto.
+    """
 
-    def __init__(self, load: LoadRequest, depths: Sequence[int]) -> None:
-        """``load`` names the pair by its files. ``depths``: those of the draft model, beside auto."""
-        self.load, self.depths = load, depths
+    def start(case: Case, log: Path) -> Worker:
+        ours = asdict(replace(load, context=case.context, threads=case.threads))
+        options = {"load": ours, "depths": list(depths), "ignore_eos": not case.eos}
+        return Worker(NAME, "own", options, log)
 
-    def start(self, case: Case, log: Path) -> Running:
-        load = replace(self.load, context=case.context, threads=case.threads)
-        options = {"load": asdict(load), "depths": list(self.depths), "ignore_eos": not case.eos}
-        return Worker.of_module(self.name, "own", options, log)
+    return Program(NAME, NAME, start)
 
 
 def settings(
@@ -60,9 +54,8 @@ def settings(
     made: dict[Setting, tuple[str, int | None]] = {Setting("plain", Method.PLAIN): (PLAIN, None)}
     for name in capabilities.names:
         method = _METHODS.get(name, Method.SEVERAL)
-        if name == PLAIN:
-            continue
-        made[Setting(f"{name}, auto", method)] = (name, None)
+        if name != PLAIN:
+            made[Setting(f"{name}, auto", method)] = (name, None)
         for depth in depths if name == _DRAFT else ():
             made[Setting(f"{name}, depth {depth}", method)] = (name, depth)
     return made
@@ -86,28 +79,23 @@ class _Answers:
         if request.get("reading"):
             return self._reading()
         proposer, depth = self._by_name[request["setting"]]
+        isolated = isolated_options(self.engine, proposer)
         own_request = Request(
             token_ids=tuple(request["prompt"]),
             sampling=Sampling(temperature=0.0, seed=1),
-            speculation=Speculation(
-                proposer=proposer, depth=depth, options=isolated_options(self.engine, proposer)
-            ),
+            speculation=Speculation(proposer=proposer, depth=depth, options=isolated),
             max_tokens=request["limit"],
             reuse_cache=False,
             ignore_eos=self.ignore_eos,
         )
         reply = ReplyState.of(self.engine.generate(own_request))
         statistics = reply.statistics
+        same = ("prompt_tokens", "decode_s", "drafted", "accepted", "rounds", "draft_s")
         return {
             "tokens": reply.token_ids or (),
-            "prompt_tokens": statistics.prompt_tokens,
             "prompt_s": statistics.prefill_s,
             "decoded": statistics.completion_tokens,
-            "decode_s": statistics.decode_s,
-            "drafted": statistics.drafted,
-            "accepted": statistics.accepted,
-            "rounds": statistics.rounds,
-            "draft_s": statistics.draft_s,
+            **{name: getattr(statistics, name) for name in same},
         }
 
     def _reading(self) -> dict[str, Any]:
@@ -119,10 +107,8 @@ class _Answers:
         if not checkpoint.repeats_embedding:  # of which a step reads a row
             table = checkpoint.tensors[Names.among(checkpoint.tensors).embedding]
             share -= prod(table.shape) / checkpoint.parameters
-        return {
-            "step_bytes": round(checkpoint.bytes * share),
-            "gb_s": read_bandwidth(self.threads),
-        }
+        step_bytes = round(checkpoint.bytes * share)
+        return {"step_bytes": step_bytes, "gb_s": read_bandwidth(self.threads)}
 
 
 def _start() -> tuple[dict[str, Any], Answer]:

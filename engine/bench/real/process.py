@@ -12,7 +12,8 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -20,79 +21,86 @@ from typing import Any
 import psutil
 
 import engine
-from engine.bench.real.contest import Method, Reading, Reply, Setting
+from engine.bench.real.contest import Method, Reply, Setting
 from engine.errors import PeerFailed, what_failed
 from engine.files import parse_json
 
+HOST = "127.0.0.1"
+ROOT = Path(engine.__file__).resolve().parents[1]
+"""The folder from which a child imports ``engine``, whatever Python runs it."""
 _TAIL = 12
 """Lines of a log that a message quotes."""
-_GRACE_S = 10.0
+_GRACE_S, _ANSWER_S, _PATIENCE_S = 10.0, 600.0, 900.0
+"""Seconds for an end, for a server's answer, and for a worker's."""
 
 
-def launch(
-    name: str,
-    command: Sequence[str],
-    log: Path,
-    environment: Mapping[str, str],
-    *,
-    piped: bool = False,
-    folder: Path | None = None,
-) -> subprocess.Popen[bytes]:
-    """Start a program in ``folder``, in this environment and ``environment``; its output goes into
-    ``log``. ``piped``: its standard input and output are pipes. Raises PeerFailed."""
-    with log.open("wb") as output:
+class Child:
+    """A running program whose output goes into ``log``."""
+
+    def __init__(
+        self,
+        name: str,
+        command: Sequence[str],
+        log: Path,
+        environment: Mapping[str, str] | None = None,
+        *,
+        piped: bool = False,
+        folder: Path | None = None,
+    ) -> None:
+        """Start it in ``folder``; ``environment`` is added to this process's. ``piped``: its standard
+        input and output are pipes. Raises PeerFailed."""
+        self.name, self.log = name, log
+        with log.open("wb") as output:
+            try:
+                self.process = subprocess.Popen(
+                    command,
+                    stdin=subprocess.PIPE if piped else subprocess.DEVNULL,
+                    stdout=subprocess.PIPE if piped else output,
+                    stderr=output,
+                    env={**os.environ, **(environment or {})},
+                    cwd=folder,
+                )
+            except OSError as error:
+                raise PeerFailed(f"{name} cannot be started: {what_failed(error)}.") from error
+
+    def failed(self, what: str) -> PeerFailed:
+        """Return the error that says ``what`` happened, and the end of the log."""
+        lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()[-_TAIL:]
+        last = "Its last words:\n" + "\n".join(lines) if lines else "It printed nothing."
+        return PeerFailed(f"{self.name} {what}. {last}")
+
+    def peak_bytes(self) -> int | None:
+        """Return the peak of its resident set, mapped files included; on macOS, which hides other
+        processes' peaks, the current size. None once the process has ended."""
         try:
-            return subprocess.Popen(
-                command,
-                stdin=subprocess.PIPE if piped else subprocess.DEVNULL,
-                stdout=subprocess.PIPE if piped else output,
-                stderr=output,
-                env={**os.environ, **environment},
-                cwd=folder,
-            )
-        except OSError as error:
-            raise PeerFailed(f"{name} cannot be started: {what_failed(error)}.") from error
+            for line in Path(f"/proc/{self.process.pid}/status").read_text().splitlines():
+                if line.startswith("VmHWM:"):
+                    return int(line.split()[1]) * 1024
+        except OSError:  # no such system, or no such process
+            pass
+        try:
+            memory = psutil.Process(self.process.pid).memory_info()
+        except psutil.Error:
+            return None
+        return int(getattr(memory, "peak_wset", memory.rss))
+
+    def close(self) -> None:
+        """End it, by force if it ignores that. One with pipes ends once it has no more to read."""
+        pipes = [pipe for pipe in (self.process.stdin, self.process.stdout) if pipe is not None]
+        for pipe in pipes:
+            with contextlib.suppress(OSError):  # it is gone already
+                pipe.close()
+        if not pipes and self.process.poll() is None:
+            self.process.terminate()
+        try:
+            self.process.wait(timeout=_GRACE_S)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
 
 
-def end(process: subprocess.Popen[bytes], *, requested: bool = False) -> None:
-    """End the process, by force if it ignores that. ``requested``: it was told to end already."""
-    if process.poll() is None and not requested:
-        process.terminate()
-    try:
-        process.wait(timeout=_GRACE_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-
-
-def last_words(log: Path) -> str:
-    """Return the end of a log, as a message quotes it."""
-    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()[-_TAIL:]
-    return "Its last words:\n" + "\n".join(lines) if lines else "It printed nothing."
-
-
-def peak_bytes(process: subprocess.Popen[bytes]) -> int | None:
-    """Return the peak of its resident set, mapped files included; on macOS, which hides other
-    processes' peaks, the current size. None once the process has ended."""
-    try:
-        for line in Path(f"/proc/{process.pid}/status").read_text().splitlines():
-            if line.startswith("VmHWM:"):
-                return int(line.split()[1]) * 1024
-    except OSError:  # no such system, or no such process
-        pass
-    try:
-        memory = psutil.Process(process.pid).memory_info()
-    except psutil.Error:
-        return None
-    return int(getattr(memory, "peak_wset", memory.rss))
-
-
-HOST = "127.0.0.1"
-_ANSWER_S = 600.0
-
-
-class Server:
-    """A running server, ready once it is created. ``{port}`` in the command becomes its port."""
+class Server(Child):
+    """An HTTP server, ready once it is created. ``{port}`` in the command becomes its port."""
 
     def __init__(
         self,
@@ -102,12 +110,14 @@ class Server:
         environment: Mapping[str, str] | None = None,
         timeout_s: float = 300.0,
     ) -> None:
-        """Raises PeerFailed with the end of ``log`` if it does not get ready."""
-        self.name, self.log = name, log
-        port = str(free_port())
+        """Raises PeerFailed with the end of ``log`` if /health does not say in time that the model is
+        loaded."""
+        with socket.socket() as probe:  # a port that nothing listens on right now
+            probe.bind((HOST, 0))
+            port = str(probe.getsockname()[1])
         self.address = f"http://{HOST}:{port}"
         placed = [word.replace("{port}", port) for word in command]
-        self.process = launch(name, placed, log, environment or {})
+        super().__init__(name, placed, log, environment)
         try:
             self._wait(timeout_s)
         except BaseException:
@@ -127,10 +137,6 @@ class Server:
                 if data.startswith("{"):
                     yield perf_counter(), json.loads(data)
 
-    def close(self) -> None:
-        """End the program."""
-        end(self.process)
-
     def _open(self, path: str, body: Mapping[str, Any] | None = None) -> Any:
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(
@@ -145,76 +151,64 @@ class Server:
                 message = error.read().decode(errors="replace")[:500]
             raise PeerFailed(f"{self.name} answered {error.code}: {message}") from error
         except OSError as error:
-            raise PeerFailed(
-                f"{self.name} does not answer: {what_failed(error)}. {last_words(self.log)}"
-            ) from error
+            raise self.failed(f"does not answer: {what_failed(error)}") from error
 
     def _wait(self, timeout_s: float) -> None:
-        """Wait until /health says that the model is loaded."""
         until = time.monotonic() + timeout_s
         while time.monotonic() < until:
             if self.process.poll() is not None:
-                status = self.process.returncode
-                raise PeerFailed(f"{self.name} ended with status {status}. {last_words(self.log)}")
+                raise self.failed(f"ended with status {self.process.returncode}")
             try:
                 self._open("/health").close()
             except PeerFailed:
                 time.sleep(0.05)
             else:
                 return
-        raise PeerFailed(
-            f"{self.name} was not ready after {timeout_s:.0f} seconds. {last_words(self.log)}"
-        )
+        raise self.failed(f"was not ready after {timeout_s:.0f} seconds")
 
 
-class ServedEngine:
-    """What the HTTP servers of other engines have in common as a ``contest.Running``."""
+@dataclass(frozen=True, slots=True)
+class Served:
+    """Another engine's HTTP server as a ``Running``. ``ask`` has it continue a prompt."""
 
     server: Server
+    weights: str
+    settings: tuple[Setting, ...]
+    ask: Callable[[Server, Sequence[int], int], Reply]
 
-    def step_times(self) -> Mapping[int, float]:
+    def answer(self, setting: Setting, prompt: Sequence[int], limit: int) -> Reply:
+        return self.ask(self.server, prompt, limit)
+
+    def told(self, what: str) -> dict[str, Any]:
         return {}
 
-    def reading(self) -> None:
-        return None
-
     def peak_bytes(self) -> int | None:
-        return peak_bytes(self.server.process)
+        return self.server.peak_bytes()
 
     def close(self) -> None:
         self.server.close()
 
 
-def free_port() -> int:
-    """Return a port that nothing listens on right now."""
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        return int(probe.getsockname()[1])
-
-
-ROOT = Path(engine.__file__).resolve().parents[1]
-"""The folder from which a child imports ``engine``, whatever Python runs it."""
-_PATIENCE_S = 900.0
-
-
-class Worker:
-    """See ``Running``. It is ready once it is made. Its first line says ``weights`` and ``settings``."""
+class Worker(Child):
+    """A module of ``engine.bench.real`` as a ``Running``, ready once it is made; see ``child``."""
 
     def __init__(
         self,
         name: str,
-        command: Sequence[str],
+        module: str,
+        options: Mapping[str, Any],
         log: Path,
-        checkout: Path | None = None,
+        python: Path | str = sys.executable,
         environment: Mapping[str, str] | None = None,
+        checkout: Path | None = None,
     ) -> None:
-        """``checkout``: the folder of another version, whose code runs instead. ``environment`` is added
-        to this process's. Raises PeerFailed with the end of ``log`` if it does not get ready."""
-        self.name, self.log = name, log
-        root = str(checkout or ROOT)
-        path = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
+        """``options`` are the module's one argument, as JSON. ``checkout``: the folder of another
+        version, whose code runs instead. Raises PeerFailed with the end of ``log`` if it does not get
+        ready."""
+        path = os.pathsep.join(filter(None, (str(checkout or ROOT), os.environ.get("PYTHONPATH"))))
         added = {"PYTHONPATH": path, "HF_HUB_OFFLINE": "1", **(environment or {})}
-        self.process = launch(name, command, log, added, piped=True, folder=checkout)
+        command = [str(python), "-m", f"engine.bench.real.{module}", json.dumps(options)]
+        super().__init__(name, command, log, added, piped=True, folder=checkout)
         try:
             ready = self._read()
             self.weights = str(ready["weights"])
@@ -225,41 +219,12 @@ class Worker:
             self.close()
             raise
 
-    @classmethod
-    def of_module(
-        cls,
-        name: str,
-        module: str,
-        options: Mapping[str, Any],
-        log: Path,
-        python: Path | str = sys.executable,
-        environment: Mapping[str, str] | None = None,
-    ) -> Worker:
-        """Start a module of ``engine.bench.real``, whose one argument is ``options`` as JSON."""
-        command = [str(python), "-m", f"engine.bench.real.{module}", json.dumps(options)]
-        return cls(name, command, log, environment=environment)
-
     def answer(self, setting: Setting, prompt: Sequence[int], limit: int) -> Reply:
         reply = self._ask({"setting": setting.name, "prompt": list(prompt), "limit": limit})
         return Reply(**{**reply, "tokens": tuple(reply["tokens"])})
 
-    def step_times(self) -> Mapping[int, float]:
-        return {int(rows): float(seconds) for rows, seconds in self._ask({"steps": True}).items()}
-
-    def reading(self) -> Reading | None:
-        told = self._ask({"reading": True})
-        return Reading(**told) if told else None
-
-    def peak_bytes(self) -> int | None:
-        return peak_bytes(self.process)
-
-    def close(self) -> None:
-        """Close its pipes and wait: it ends once it has no more to read."""
-        for pipe in (self.process.stdin, self.process.stdout):
-            if pipe is not None:
-                with contextlib.suppress(OSError):  # it is gone already
-                    pipe.close()
-        end(self.process, requested=True)
+    def told(self, what: str) -> dict[str, Any]:
+        return self._ask({what: True})
 
     def _ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
         assert self.process.stdin is not None
@@ -267,7 +232,7 @@ class Worker:
             self.process.stdin.write(json.dumps(request).encode() + b"\n")
             self.process.stdin.flush()
         except OSError as error:
-            raise PeerFailed(f"{self.name} ended. {last_words(self.log)}") from error
+            raise self.failed("ended") from error
         return self._read()
 
     def _read(self) -> dict[str, Any]:
@@ -279,7 +244,7 @@ class Worker:
         finally:
             watch.cancel()
         if not line:
-            raise PeerFailed(f"{self.name} ended without an answer. {last_words(self.log)}")
+            raise self.failed("ended without an answer")
         value: dict[str, Any] = parse_json(line)
         if "error" in value:
             raise PeerFailed(f"{self.name}: {value['error']}")

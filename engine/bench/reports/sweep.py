@@ -1,58 +1,16 @@
-"""Tables, bars, a page of Markdown and a chart for a sweep."""
+"""Tables, a page of Markdown and a chart for a sweep."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from collections.abc import Mapping
 
 from engine.bench.prompts import ALL
+from engine.bench.reports import tables
+from engine.bench.reports.tables import Bar, Table, grid
 from engine.bench.sweep import Result, Row, winners
 from engine.request import PLAIN, Control
 from engine.stats import times
 from engine.values.units import format_bytes
-
-_INK = "#808080"
-# The look of tools/charts.py: transparent, grey ink, one picture for day and night.
-_STYLE = {"svg.fonttype": "none", "svg.hashsalt": "foretoken"} | dict.fromkeys(
-    ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"), _INK
-)
-
-
-def chart(result: Result, path: Path, title: str) -> bool:
-    """Draw the first temperature into ``path``; return False if matplotlib is not installed."""
-    try:
-        from matplotlib import rc_context
-        from matplotlib.figure import Figure
-    except ImportError:
-        return False
-    rows = [row for row in result.rows if row.temperature == result.rows[0].temperature]
-    with rc_context(_STYLE):
-        figure = Figure(figsize=(2 + 2.4 * len(result.kinds), 3.2), layout="constrained")
-        panels = figure.subplots(1, len(result.kinds), sharey=True, squeeze=False)[0]
-        for axes, kind in zip(panels, result.kinds, strict=True):
-            _panel(axes, kind, [row for row in rows if row.prompt_kind == kind])
-        panels[0].set_ylabel("speed-up; dotted: auto")
-        panels[0].legend(frameon=False)
-        figure.suptitle(title)
-        figure.savefig(path, transparent=True, metadata={"Date": None})
-    return True
-
-
-def _panel(axes: Any, kind: str, rows: list[Row]) -> None:
-    methods = [name for name in dict.fromkeys(row.proposer for row in rows) if name != PLAIN]
-    for number, method in enumerate(methods):
-        mine, colour = [row for row in rows if row.proposer == method], f"C{number}"
-        fixed = [row for row in mine if row.controller != Control.AUTO]
-        points = [row.depth for row in fixed], [row.speedup for row in fixed]
-        axes.plot(*points, "o-", color=colour, label=method)
-        for row in mine:
-            if row.controller == Control.AUTO:
-                axes.axhline(row.speedup, color=colour, linestyle=":")
-    axes.axhline(1.0, color=_INK, linewidth=0.8)
-    axes.set(title=kind, xlabel="depth")
-    axes.spines[["top", "right"]].set_visible(False)
-
 
 HEAD = ("method", "depth", "tok/s", "speed-up", "slowest", "accepted", "length", "per position",
         "memory", "words")  # fmt: skip
@@ -66,10 +24,10 @@ def cells(row: Row) -> tuple[str, ...]:
     return (
         row.proposer,
         depth_of(row),
-        f"{row.tokens_per_s:.0f}",
+        f"{row.tokens_per_s:.1f}",
         times(row.speedup, 2),
         times(row.slowest, 2),
-        "-" if row.acceptance_rate is None else f"{row.acceptance_rate:.0%}",
+        "-" if row.acceptance_rate is None else f"{row.acceptance_rate:.1%}",
         f"{row.mean_acceptance_length or 0:.2f}",
         " ".join(f"{share:.2f}"[-3:] if share < 1 else "1" for share in row.per_position) or "-",
         "-" if row.memory_bytes is None else format_bytes(row.memory_bytes),
@@ -77,7 +35,7 @@ def cells(row: Row) -> tuple[str, ...]:
     )
 
 
-def speedups(result: Result, temperature: float) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+def speedups(result: Result, temperature: float) -> Table:
     """Return head and lines of the speed-ups: settings down, kinds of prompts across."""
     rows = [row for row in result.rows if row.temperature == temperature]
     kinds = tuple(dict.fromkeys(row.prompt_kind for row in rows))
@@ -102,6 +60,17 @@ def bar(speedup: float) -> str:
     """Draw a bar that is full up to plain decoding's speed and light beyond it."""
     length = round(_BAR * speedup)
     return "█" * min(length, _BAR) + "▒" * max(length - _BAR, 0)
+
+
+def comparison(result: Result) -> Table:
+    """Return a line for each kind of prompt and setting."""
+    return ("prompts", *HEAD), [(row.prompt_kind, *cells(row)) for row in result.rows]
+
+
+def of_all(result: Result, temperature: float) -> Table:
+    """Return a line for each setting over all prompts."""
+    rows = [row for row in result.rows if (row.temperature, row.prompt_kind) == (temperature, ALL)]
+    return HEAD, [cells(row) for row in rows]
 
 
 def divergences(result: Result) -> str:
@@ -133,8 +102,7 @@ def left_out(result: Result) -> str:
 
 def markdown(result: Result, title: str, facts: Mapping[str, str]) -> str:
     """Return the whole sweep as one page."""
-    parts = [f"# {title}", "\n".join(f"- {name}: {value}" for name, value in facts.items())]
-    parts += [sentence for sentence in (divergences(result), left_out(result)) if sentence]
+    parts = [divergences(result), left_out(result)]
     for temperature in dict.fromkeys(row.temperature for row in result.rows):
         parts.append(f"## Speed-up over no drafting, temperature {temperature:g}")
         parts.append(grid(*speedups(result, temperature)))
@@ -145,11 +113,24 @@ def markdown(result: Result, title: str, facts: Mapping[str, str]) -> str:
     best = [
         (kind, r.proposer, depth_of(r), times(r.speedup, 2)) for kind, r in winners(result).items()
     ]
-    parts += ["## Fastest", grid(("prompts", "method", "depth", "speed-up"), best)]
-    return "\n\n".join(parts) + "\n"
+    fastest = grid(("prompts", "method", "depth", "speed-up"), best)
+    return tables.page(title, facts, *parts, "## Fastest", fastest)
 
 
-def grid(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    """Return a Markdown table."""
-    rule = ["---"] * len(head)
-    return "\n".join("| " + " | ".join(line) + " |" for line in (head, rule, *lines))
+def chart(result: Result, title: str) -> str:
+    """Draw the speed-ups at the first temperature, with the range over prompts, by kind of prompt."""
+    first = [row for row in result.rows if row.temperature == result.rows[0].temperature]
+    return tables.chart(
+        title,
+        {
+            f"{kind}, speed-up": [_bar(r) for r in first if r.prompt_kind == kind]
+            for kind in result.kinds
+        },
+    )
+
+
+def _bar(row: Row) -> Bar:
+    plain = row.proposer == PLAIN
+    name = row.proposer if plain else f"{row.proposer}, depth {depth_of(row)}"
+    figure = times(row.speedup, 2)
+    return Bar(name, row.speedup, row.slowest, row.fastest, figure, ours=not plain)

@@ -12,10 +12,9 @@ from operator import eq
 from typing import Any
 
 from engine.bench.divergence import first_difference, token_at
-from engine.bench.real.contest import Case, Method, NotMeasured, Result, Setting
-from engine.bench.real.reports.report import Table
-from engine.bench.real.reports.summary import words
-from engine.bench.reports.sweep import grid
+from engine.bench.real.contest import Case, Method, NotMeasured, Result
+from engine.bench.real.summary import by_setting, words
+from engine.bench.reports.tables import Table, grid
 from engine.bench.verify.comparison import (
     TEMPERATURES,
     TOP,
@@ -154,10 +153,10 @@ class Report:
 def of_peers(result: Result, case: Case) -> list[PeerRow]:
     """Return a row for each drafting setting of a contest of one repeat."""
     text = TextCodec(case.target).token_text
-    written: dict[tuple[str, str, Setting], list[tuple[int, ...]]] = {}
-    for one in result.records:
-        replies = written.setdefault((one.engine, one.weights, one.setting), [])
-        replies.append(words(one.reply.tokens, case.eos))
+    written = {
+        key: [words(one.reply.tokens, case.eos) for several in of.values() for one in several]
+        for key, of in by_setting(result).items()
+    }
     plain = {key[:2]: said for key, said in written.items() if key[2].method is Method.PLAIN}
     rows = []
     for (engine, weights, setting), said in written.items():

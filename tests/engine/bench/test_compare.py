@@ -99,20 +99,9 @@ def test_counts_of_all_prompts_are_the_sum_over_kinds(engine: LocalEngine) -> No
 
 
 def test_the_json_has_the_keys_scripts_rely_on(engine: LocalEngine) -> None:
-    rows = compared(engine, plan(), PROMPTS[:1])
-    value = sweep.comparison_as_json(rows, {1: 1.0, 2: 1.1})
-    assert value["verify_cost"] == {"1": 1.0, "2": 1.1}
-    assert set(value["results"][0]) == {
-        "proposer",
-        "depth",
-        "controller",
-        "prompt_kind",
-        "tokens_per_s",
-        "speedup",
-        "acceptance_rate",
-        "mean_acceptance_length",
-        "identical",
-    }
+    value = sweep.as_json(sweep.run(engine, PROMPTS[:1], plan()))
+    keys = "proposer depth controller prompt_kind tokens_per_s speedup acceptance_rate identical"
+    assert {*keys.split(), "mean_acceptance_length"} <= set(value["results"][0])
 
 
 def test_verify_cost_is_relative_to_one_row(engine: LocalEngine) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.bench.load import LlamaServer, Ours, Plan, Row, needed, numbered, run
+from engine.bench.load import Contender, Plan, Row, needed, numbered, ours, run, theirs
 from engine.bench.prompts import read
 from engine.bench.real.peers import llama_cpp
 from engine.bench.real.process import Server
@@ -29,6 +29,10 @@ class Scripted:
         self.name, self._came = name, came
         self.asked: list[tuple[int, ...]] = []
 
+    @property
+    def contender(self) -> Contender:
+        return Contender(self.name, self.tokens)
+
     def tokens(self, prompt: Sequence[int], limit: int) -> Iterator[tuple[float, int]]:
         self.asked.append(tuple(prompt))
         began = time.perf_counter()
@@ -42,7 +46,7 @@ def prompts() -> list[tuple[int, ...]]:
 def test_every_client_asks_its_own_questions_and_all_engines_the_same() -> None:
     first, second = (Scripted(name, ((0.25, 1), (0.5, 3))) for name in ("one", "other"))
     told: list[Row] = []
-    rows = run([first, second], prompts(), PLAN, told.append)
+    rows = run([first.contender, second.contender], prompts(), PLAN, told.append)
     assert told == rows
     assert [(row.engine, row.clients) for row in rows] == [
         ("one", 1), ("other", 1), ("other", 3), ("one", 3),
@@ -58,7 +62,7 @@ def test_every_client_asks_its_own_questions_and_all_engines_the_same() -> None:
 
 def test_a_reply_that_is_too_short_is_no_measurement() -> None:
     with pytest.raises(ForetokenError, match="one wrote 3 of 4 tokens"):
-        run([Scripted("one", ((0.1, 3),))], prompts(), PLAN)
+        run([Scripted("one", ((0.1, 3),)).contender], prompts(), PLAN)
 
 
 def test_an_engine_behind_the_door_is_measured_and_its_failures_are_told() -> None:
@@ -68,12 +72,12 @@ def test_an_engine_behind_the_door_is_measured_and_its_failures_are_told() -> No
     )
     with closing(engine):
         engine.load(LoadRequest(target="assets/pip/target", draft=""))
-        ours = Ours(engine, Speculation(proposer="none", depth=0))
-        rows = run([ours], prompts(), PLAN)
+        us = ours(engine, Speculation(proposer="none", depth=0))
+        rows = run([us], prompts(), PLAN)
         assert [row.tokens for row in rows] == [8, 24]
         engine.script = lambda request: Script([], failure="It was told to fail.")
         with pytest.raises(ForetokenError, match="told to fail"):
-            run([ours], prompts(), PLAN)
+            run([us], prompts(), PLAN)
 
 
 def test_llama_cpps_server_is_asked_as_it_streams(tmp_path: Path) -> None:
@@ -82,7 +86,7 @@ def test_llama_cpps_server_is_asked_as_it_streams(tmp_path: Path) -> None:
     command = llama_cpp.command(program, tmp_path, 64, 1, (), parallel=3)
     assert command[command.index("--parallel") + 1] == "3"
     with closing(Server("llama-server", command, tmp_path / "log")) as server:
-        rows = run([LlamaServer(server)], prompts(), PLAN)
+        rows = run([theirs(server)], prompts(), PLAN)
     assert [(row.engine, row.tokens) for row in rows] == [("llama.cpp", 8), ("llama.cpp", 24)]
 
 

@@ -1,7 +1,7 @@
-"""llama.cpp's server on the same GGUF files, with every drafting method that it has.
+"""llama.cpp's server and that of its kin ik_llama.cpp, on the same GGUF files.
 
-Its settings are its command line's, so each is a program of its own. What flags there are is read from
-``--help``, for they have changed their names.
+Their settings are their command lines', so each is a program of its own. What flags there are is read
+from ``--help``, for they have changed their names.
 """
 
 from __future__ import annotations
@@ -9,39 +9,49 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
-from engine.bench.real.contest import Case, Method, NotMeasured, Reply, Running, Setting
-from engine.bench.real.process import HOST, ServedEngine, Server
+from engine.bench.real.contest import Case, LineUp, Method, NotMeasured, Program, Reply, Setting
+from engine.bench.real.process import HOST, Served, Server
 from engine.errors import PeerFailed, what_failed
 from engine.models.checkpoints.checkpoint import inspect
 from engine.models.checkpoints.gguf.description import is_gguf
 
-NAME = "llama.cpp"
-VARIABLE = "FORETOKEN_LLAMA_CPP"
+NAME, IK_NAME = "llama.cpp", "ik_llama.cpp"
+VARIABLE, IK_VARIABLE = "FORETOKEN_LLAMA_CPP", "FORETOKEN_IK_LLAMA_CPP"
 SERVER = "llama-server"
 SPEC_TYPE = "--spec-type"
-"""Older versions do not have it, and draft with a model alone."""
+"""Older versions do not have it, and draft with a model alone. ik_llama.cpp's takes
+``METHOD:key=value,...``."""
 DEPTHS = (2, 4, 8)
 """Of the draft model; beside them one that drafts deep and stops where it is not sure."""
 SURE = (16, "0.75")
 """Its depth, and the minimum probability, which is that of llama.cpp's own examples."""
 SHORT = ("4", "12")
 """Tokens looked up and tokens drafted by n-grams, beside the defaults, which are for long copies."""
-_LOOKUPS = ("ngram-simple", "ngram-map-k", "ngram-map-k4v", "ngram-mod", "ngram-cache")
 USUAL = ("plain", "ngram-simple", "draft, n 4", "draft, n 16 while p > 0.75")
 """Among them is the fastest setting of each method in every run of docs/results. The faster ones come
 first, for time may run out."""
+_LOOKUPS = ("ngram-simple", "ngram-map-k", "ngram-map-k4v", "ngram-mod", "ngram-cache")
+_REPACK = "--run-time-repack"
+"""Arranges weights for the processor when ik_llama.cpp reads them, as this engine does; without it
+everything was slower."""
+_BUILD = (
+    f"in there cmake -B build -DCMAKE_BUILD_TYPE=Release && cmake --build build --target {SERVER}."
+)
 _HOW = (
-    f"Give the folder of its build or installation with --llama-cpp or {VARIABLE}, "
-    f"or put {SERVER} on the PATH. To build it: git clone "
-    "https://github.com/ggml-org/llama.cpp, then in there cmake -B build "
-    f"-DCMAKE_BUILD_TYPE=Release && cmake --build build --target {SERVER}."
+    f"Give the folder of its build or installation with --llama-cpp or {VARIABLE}, or put {SERVER} on "
+    f"the PATH. To build it: git clone https://github.com/ggml-org/llama.cpp, then {_BUILD}"
+)
+_IK_HOW = (
+    f"Give the folder of its build with --ik-llama-cpp or {IK_VARIABLE}: git clone "
+    f"https://github.com/ikawrakow/ik_llama.cpp, then {_BUILD}"
 )
 
-_EXPORT = "Make one with foretoken models export-gguf."
+_Settings = Iterator[tuple[Setting, tuple[str, ...]]]
 
 
 def find(folder: Path, program: str) -> Path | None:
@@ -66,46 +76,42 @@ def printed(server: Path, flag: str) -> str:
     return done.stdout + done.stderr
 
 
-def programs(
-    folder: Path | None, case: Case, *, everything: bool = True
-) -> Sequence[LlamaCpp | NotMeasured]:
+def programs(folder: Path | None, case: Case, *, everything: bool = True) -> LineUp:
     """Return a program for each setting, or only for the ``USUAL`` ones; or why there is none.
 
     ``folder`` goes before the PATH.
     """
-    server = find(folder, SERVER) if folder is not None else _on_path()
-    if server is None:
-        where = "It is not on the PATH." if folder is None else f"{folder} holds no {SERVER}."
-        return [NotMeasured(NAME, f"{where} {_HOW}")]
-    try:
-        flags = flags_of(server, case)
-    except PeerFailed as error:
-        return [NotMeasured(NAME, str(error))]
-    available = [LlamaCpp(server, setting, words) for setting, words in settings(flags, case.draft)]
-    if everything:
-        return available
-    usual = [one for one in available if one.setting.name in USUAL]
-    return sorted(usual, key=lambda one: USUAL.index(one.setting.name))
+    if folder is None:
+        there, why = shutil.which(SERVER), "It is not on the PATH."
+        server = Path(there) if there else None
+    else:
+        server, why = find(folder, SERVER), f"{folder} holds no {SERVER}."
+    made = _programs(NAME, server, f"{why} {_HOW}", case, settings)
+    if everything or isinstance(made[0], NotMeasured):
+        return made
+    by_name = {one.name: one for one in made}
+    return [by_name[name] for name in (f"{NAME} {one}" for one in USUAL) if name in by_name]
 
 
-def flags_of(server: Path, case: Case) -> str:
-    """Return the help of a server that reads the case's files. Raises PeerFailed."""
-    for model in filter(None, (case.target, case.draft)):
-        if not is_gguf(model):
-            raise PeerFailed(f"It reads GGUF files only, and {model} is not one. {_EXPORT}")
-    return printed(server, "--help")
+def ik_programs(folder: Path | None, case: Case) -> LineUp:
+    """Return a program for each setting of ik_llama.cpp, or why there is none."""
+    server = None if folder is None else find(folder, SERVER)
+    why = "It was not given." if folder is None else f"{folder} holds no {SERVER}."
+    return _programs(IK_NAME, server, f"{why} {_IK_HOW}", case, partial(_ik_settings, server))
 
 
-def settings(flags: str, draft: Path | None) -> Iterator[tuple[Setting, tuple[str, ...]]]:
+def settings(flags: str, draft: Path | None) -> _Settings:
     """Return every setting that ``flags`` support, plain decoding first, with its arguments."""
     yield Setting("plain", Method.PLAIN), ()
     if draft is not None:
+        deep = "--spec-draft-n-max" if "--spec-draft-n-max" in flags else "--draft-max"
         sure = "--spec-draft-p-min" if "--spec-draft-p-min" in flags else "--draft-p-min"
+        kind = (SPEC_TYPE, "draft-simple") if SPEC_TYPE in flags else ()
+        model = ("--model-draft", str(draft), *kind)
         for depth in DEPTHS:
-            words = (*drafting(flags, draft, depth), sure, "0")
-            yield Setting(f"draft, n {depth}", Method.DRAFT), words
-        words = (*drafting(flags, draft, SURE[0]), sure, SURE[1])
-        yield Setting(f"draft, n {SURE[0]} while p > {SURE[1]}", Method.DRAFT), words
+            yield Setting(f"draft, n {depth}", Method.DRAFT), (*model, deep, str(depth), sure, "0")
+        name = f"draft, n {SURE[0]} while p > {SURE[1]}"
+        yield Setting(name, Method.DRAFT), (*model, deep, str(SURE[0]), sure, SURE[1])
     for name in _LOOKUPS:
         if SPEC_TYPE in flags and re.search(rf"\b{name}\b(?!-)", flags):
             yield Setting(name, Method.LOOKUP), (SPEC_TYPE, name)
@@ -116,43 +122,47 @@ def settings(flags: str, draft: Path | None) -> Iterator[tuple[Setting, tuple[st
                 yield setting, (SPEC_TYPE, name, *words)
 
 
-def drafting(flags: str, draft: Path, depth: int | None) -> tuple[str, ...]:
-    """Return the arguments for a draft model with that many tokens a round; None: llama.cpp's default."""
-    words: tuple[str, ...] = ("--model-draft", str(draft))
-    if SPEC_TYPE in flags:
-        words += (SPEC_TYPE, "draft-simple")
-    deep = "--spec-draft-n-max" if "--spec-draft-n-max" in flags else "--draft-max"
-    return words if depth is None else (*words, deep, str(depth))
+def _ik_settings(server: Path | None, flags: str, draft: Path | None) -> _Settings:
+    """Return ik_llama.cpp's settings, plain decoding first; the faster ones come first."""
+    if f"{SPEC_TYPE} SPEC" not in flags:
+        raise PeerFailed(f"{server} is another server, or an older one. {_IK_HOW}")
+    yield Setting("plain", Method.PLAIN), (_REPACK,)
+    yield Setting("suffix", Method.LOOKUP), (_REPACK, SPEC_TYPE, "suffix:n_max=16")
+    if draft is not None:
+        words = (_REPACK, "--model-draft", str(draft), SPEC_TYPE)
+        yield Setting("draft, n 4", Method.DRAFT), (*words, "draft:n_max=4,p_min=0.0")
+    yield Setting("ngram-simple", Method.LOOKUP), (_REPACK, SPEC_TYPE, "ngram-simple")
 
 
-@dataclass(frozen=True, slots=True)
-class LlamaCpp:
-    """The server in one setting."""
+def _programs(
+    name: str,
+    server: Path | None,
+    missing: str,
+    case: Case,
+    known: Callable[[str, Path | None], _Settings],
+) -> LineUp:
+    """Return a program for each setting that is ``known`` of the server's help and the draft."""
+    if server is None:
+        return [NotMeasured(name, missing)]
+    try:
+        for model in filter(None, (case.target, case.draft)):
+            if not is_gguf(model):
+                raise PeerFailed(
+                    f"It reads GGUF files only, and {model} is not one. Make one with foretoken "
+                    "models export-gguf."
+                )
+        return [
+            Program(name, f"{name} {one.name}", partial(_start, server, one, words), server)
+            for one, words in known(printed(server, "--help"), case.draft)
+        ]
+    except PeerFailed as error:
+        return [NotMeasured(name, str(error))]
 
-    server: Path
-    setting: Setting
-    words: Sequence[str]
-    engine: str = NAME
 
-    @property
-    def name(self) -> str:
-        return f"{self.engine} {self.setting.name}"
-
-    def start(self, case: Case, log: Path) -> Running:
-        words = command(self.server, case.target, case.context, case.threads, self.words)
-        return _Serving(Server(SERVER, words, log), self.setting, case)
-
-
-class _Serving(ServedEngine):
-    """One server, asked one request at a time."""
-
-    def __init__(self, server: Server, setting: Setting, case: Case) -> None:
-        self.server, self.ignore_eos = server, not case.eos
-        self.settings = (setting,)
-        self.weights = inspect(case.target).dtype
-
-    def answer(self, setting: Setting, prompt: Sequence[int], limit: int) -> Reply:
-        return complete(self.server, prompt, limit, ignore_eos=self.ignore_eos)
+def _start(server: Path, setting: Setting, words: Sequence[str], case: Case, log: Path) -> Served:
+    started = Server(SERVER, command(server, case.target, case.context, case.threads, words), log)
+    ask = partial(complete, ignore_eos=not case.eos)
+    return Served(started, inspect(case.target).dtype, (setting,), ask)
 
 
 def command(
@@ -167,6 +177,12 @@ def command(
     ]  # fmt: skip
 
 
+def body(prompt: Sequence[int], limit: int, **more: Any) -> dict[str, Any]:
+    """Return a request to continue ``prompt`` greedily, and to say with which tokens."""
+    greedy = {"temperature": 0, "repeat_penalty": 1.0, "return_tokens": True}
+    return {"prompt": list(prompt), "n_predict": limit, **greedy, **more}
+
+
 def complete(
     server: Server, prompt: Sequence[int], limit: int, *, ignore_eos: bool, seed: int = 1
 ) -> Reply:
@@ -174,17 +190,8 @@ def complete(
 
     A server that does not return tokens (ik_llama.cpp) is asked for those of the text it wrote.
     """
-    body = {
-        "prompt": list(prompt),
-        "n_predict": limit,
-        "temperature": 0,
-        "repeat_penalty": 1.0,
-        "seed": seed,
-        "ignore_eos": ignore_eos,
-        "cache_prompt": False,
-        "return_tokens": True,
-    }
-    answer = server.post("/completion", body)
+    asked = body(prompt, limit, seed=seed, ignore_eos=ignore_eos, cache_prompt=False)
+    answer = server.post("/completion", asked)
     try:
         tokens = answer.get("tokens")
         if tokens is None:
@@ -199,8 +206,7 @@ def complete(
 
 def _reply(tokens: Sequence[int], timings: Mapping[str, float]) -> Reply:
     count = int(timings["predicted_n"]) - 1  # the clock starts when the first token is there
-    drafted = timings.get("draft_n")
-    accepted = timings.get("draft_n_accepted")
+    drafted, accepted = (timings.get(name) for name in ("draft_n", "draft_n_accepted"))
     return Reply(
         tokens=tuple(int(token) for token in tokens),
         prompt_tokens=int(timings["prompt_n"]),
@@ -210,8 +216,3 @@ def _reply(tokens: Sequence[int], timings: Mapping[str, float]) -> Reply:
         drafted=None if drafted is None else int(drafted),
         accepted=None if accepted is None else int(accepted),
     )
-
-
-def _on_path() -> Path | None:
-    found = shutil.which(SERVER)
-    return None if found is None else Path(found)

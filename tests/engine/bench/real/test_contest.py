@@ -7,11 +7,13 @@ import xml.etree.ElementTree as ET
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from engine.bench.prompts import ALL, read
 from engine.bench.real import contest as contest_module
+from engine.bench.real import summary
 from engine.bench.real.case import SHIPPED
 from engine.bench.real.contest import (
     Case,
@@ -19,15 +21,13 @@ from engine.bench.real.contest import (
     Method,
     NotMeasured,
     Program,
-    Reading,
-    Record,
     Reply,
     Result,
     Setting,
+    Turn,
     run,
 )
-from engine.bench.real.reports import summary
-from engine.bench.real.reports.report import Report, chart
+from engine.bench.real.report import Report
 from engine.errors import PeerFailed
 
 EOS = frozenset({1})
@@ -54,11 +54,11 @@ class Told:
     settings = property(lambda self: tuple(self.speeds))
 
     @property
-    def name(self) -> str:
-        return f"{self.engine}{self.variant}"
+    def program(self) -> Program:
+        return Program(self.engine, self.engine + self.variant, self.start)
 
     def start(self, case: Case, log: Path) -> Told:
-        self.log.append(self.name)
+        self.log.append(self.program.name)
         self.started, self.open = self.started + 1, self.open + 1
         return self
 
@@ -69,11 +69,9 @@ class Told:
         drafts = (8, 6, 2, 0.2) if setting.method is Method.DRAFT else (None,) * 4
         return Reply(self.words.get(setting, (3, 4, 1)), len(prompt), 0.5, 10, seconds, *drafts)
 
-    def step_times(self) -> Mapping[int, float]:
-        return {1: 0.1, 4: 0.13} if self.engine == "ours" else {}
-
-    def reading(self) -> Reading | None:
-        return Reading(2_000_000_000, 25.0) if self.engine == "ours" else None
+    def told(self, what: str) -> dict[str, Any]:
+        told = {"steps": {"1": 0.1, "4": 0.13}, "reading": {"step_bytes": 2 * 10**9, "gb_s": 25.0}}
+        return dict(told[what]) if self.engine == "ours" else {}
 
     def peak_bytes(self) -> int | None:
         return 1000 * self.started
@@ -82,8 +80,12 @@ class Told:
         self.open -= 1
 
 
-def contest(*line_up: Program | NotMeasured, repeats: int = 2) -> Result:
-    result = run(line_up, PROMPTS, CASE, repeats, Path())
+def programs(*line_up: Told | NotMeasured) -> list[Program | NotMeasured]:
+    return [one if isinstance(one, NotMeasured) else one.program for one in line_up]
+
+
+def contest(*line_up: Told | NotMeasured, repeats: int = 2) -> Result:
+    result = run(programs(*line_up), PROMPTS, CASE, repeats, Path())
     assert all(one.open == 0 for one in line_up if isinstance(one, Told))
     return result
 
@@ -113,7 +115,7 @@ def test_who_fails_later_has_no_figures_and_the_others_go_on() -> None:
     ours, other = Told("ours", {PLAIN: (1, 1)}), Told("other", {PLAIN: (1, 1)}, fails_in_repeat=1)
     missing = NotMeasured("third", "It is not here.")
     result = contest(ours, other, missing)
-    assert {record.engine for record in result.records} == {"ours"}
+    assert {turn.engine for turn in result.turns} == {"ours"}
     assert [(one.name, one.reason) for one in result.absent] == [
         ("third", "It is not here."),
         ("other", "out of memory"),
@@ -162,7 +164,7 @@ def test_the_report_says_who_is_ahead_and_the_chart_shows_the_same_figures() -> 
     value = json.loads(json.dumps({"title": "A pair & more", **report.as_json()}))
     assert value["leads"][0]["ratio"]["median"] == pytest.approx(0.5)
     assert len(value["records"]) == 2 * 2 * 3  # prompts, repeats, settings
-    picture = chart(value, "A pair & more", "ours")
+    picture = report.chart("A pair & more")
     texts = [node.text for node in ET.fromstring(picture).iter("{http://www.w3.org/2000/svg}text")]
     assert "A pair & more" in texts and "16.0" in texts and "32.0" in texts
 
@@ -181,10 +183,10 @@ def test_each_turn_is_told_as_soon_as_it_is_over() -> None:
     ours = Told("ours", {PLAIN: (10, 10)}, log=log)
     broken = Told("broken", {PLAIN: (5,)}, log=log, fails_in_repeat=0)
 
-    def told(turn: Sequence[Record] | NotMeasured) -> None:
-        log.append(f"-{turn.name}" if isinstance(turn, NotMeasured) else f"-{turn[0].engine}")
+    def told(turn: Turn | NotMeasured) -> None:
+        log.append(f"-{turn.name if isinstance(turn, NotMeasured) else turn.engine}")
 
-    run((ours, broken), PROMPTS, CASE, 2, Path(), on_turn=told)
+    run(programs(ours, broken), PROMPTS, CASE, 2, Path(), on_turn=told)
     assert log == ["ours", "-ours", "broken", "-broken", "ours", "-ours"]
 
 
@@ -201,11 +203,11 @@ def test_no_turn_begins_that_would_end_too_late(monkeypatch: pytest.MonkeyPatch)
 
     line_up = [Slow("ours", {PLAIN: (9,) * 3})]
     line_up += [Slow("theirs", {PLAIN: (9,) * 3}, variant=f" {number}") for number in range(3)]
-    result = run(line_up, PROMPTS, CASE, 3, Path(), seconds=35)
+    result = run(programs(*line_up), PROMPTS, CASE, 3, Path(), seconds=35)
     assert [one.started for one in line_up] == [1, 1, 1, 0]
     for one in line_up:
         one.started = 0
-    result = run(line_up, PROMPTS, CASE, 3, Path(), seconds=5)
+    result = run(programs(*line_up), PROMPTS, CASE, 3, Path(), seconds=5)
     assert [one.started for one in line_up] == [1, 1, 0, 0]  # else nothing would be compared
     absent = result.absent[-1]
     assert absent.name == "theirs 2" and "--minutes" in absent.reason
@@ -214,7 +216,7 @@ def test_no_turn_begins_that_would_end_too_late(monkeypatch: pytest.MonkeyPatch)
         line_up = [Slow("ours", {PLAIN: (9,) * 3}), *theirs]
         for one in line_up:
             one.started = 0
-        run(line_up, PROMPTS, CASE, 3, Path(), seconds=seconds)
+        run(programs(*line_up), PROMPTS, CASE, 3, Path(), seconds=seconds)
         assert [one.started for one in line_up] == turns, seconds  # whole repeats, or none
 
 
@@ -223,10 +225,10 @@ def test_a_run_that_is_ended_tells_what_it_has_measured() -> None:
     ours = Told("ours", {PLAIN: (10.0, 10.0)})
     theirs = Told("theirs", {PLAIN: (5.0, 5.0)}, fails_in_repeat=0, failure=KeyboardInterrupt())
     result = contest(ours, theirs)
-    assert {record.engine for record in result.records} == {"ours"}
+    assert {turn.engine for turn in result.turns} == {"ours"}
     assert [(one.name, "was stopped" in one.reason) for one in result.absent] == [("theirs", True)]
     later = Told("theirs", {PLAIN: (5.0, 5.0)}, fails_in_repeat=1, failure=KeyboardInterrupt())
     result = contest(Told("ours", {PLAIN: (10.0, 10.0)}), later)
-    assert len(result.records) == 2 * len(PROMPTS) and not result.absent
+    assert sum(len(turn.answers) for turn in result.turns) == 2 * len(PROMPTS) and not result.absent
     with pytest.raises(KeyboardInterrupt):
         contest(Told("ours", {PLAIN: (1.0,)}, fails_in_repeat=0, failure=KeyboardInterrupt()))

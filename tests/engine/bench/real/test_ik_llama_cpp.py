@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from engine.bench.real.contest import Case, EncodedPrompt, NotMeasured, run
-from engine.bench.real.peers import ik_llama_cpp, mistral_rs
+from engine.bench.real.peers import environments, llama_cpp
 from tests.support.fixtures import gguf_pair, pair
 from tests.support.stand_ins import stand_in
 
@@ -21,12 +21,13 @@ def test_its_tokens_are_those_of_its_text(
     case = Case(gguf_pair[0], None, frozenset({1}), (3,), 64, 4, 1)
     folder = stand_in(tmp_path / "peer", "llama-server")
     result = run(
-        ik_llama_cpp.programs(folder, case), [EncodedPrompt("chat", (3, 4))], case, 1, tmp_path
+        llama_cpp.ik_programs(folder, case), [EncodedPrompt("chat", (3, 4))], case, 1, tmp_path
     )
     assert not result.absent
-    assert [record.setting.name for record in result.records] == ["plain", "suffix", "ngram-simple"]
-    assert all(record.engine == ik_llama_cpp.NAME for record in result.records)
-    assert all(record.reply.tokens == (5, 6, 7) for record in result.records)
+    answers = [answer for turn in result.turns for answer in turn.answers]
+    assert [answer.setting.name for answer in answers] == ["plain", "suffix", "ngram-simple"]
+    assert all(turn.engine == llama_cpp.IK_NAME for turn in result.turns)
+    assert all(answer.reply.tokens == (5, 6, 7) for answer in answers)
 
 
 def test_why_they_are_absent_is_told(gguf_pair: tuple[Path, Path], tmp_path: Path) -> None:
@@ -36,7 +37,7 @@ def test_why_they_are_absent_is_told(gguf_pair: tuple[Path, Path], tmp_path: Pat
         (None, "It was not given"),
         (llama, "is another server, or an older one"),
     ):
-        (absence,) = ik_llama_cpp.programs(given, case)
+        (absence,) = llama_cpp.ik_programs(given, case)
         assert isinstance(absence, NotMeasured) and reason in absence.reason
-    (absence,) = mistral_rs.programs(tmp_path, case)
+    (absence,) = environments.mistral_rs(tmp_path, case)
     assert isinstance(absence, NotMeasured) and "is not a virtual environment" in absence.reason

@@ -50,12 +50,13 @@ def test_its_answers_count_from_the_first_token_on(
     case = Case(gguf_pair[0], None, frozenset({1}), (3,), 64, 4, 1)
     programs = llama_cpp.programs(stand_in(tmp_path / "peer", "llama-server"), case)
     result = run(programs, [EncodedPrompt("chat", (3, 4))], case, 1, tmp_path)
-    assert [record.setting.name for record in result.records] == ["plain", "ngram-simple"]
-    reply = result.records[0].reply
+    answers = [answer for turn in result.turns for answer in turn.answers]
+    assert [answer.setting.name for answer in answers] == ["plain", "ngram-simple"]
+    reply = answers[0].reply
     assert reply.tokens == (5, 6, 7, 1) and reply.decoded == 3
     assert (reply.prompt_tokens, reply.prompt_s) == (2, pytest.approx(0.05))
-    assert result.records[0].weights == "Q8_0"
-    assert all((start.peak_bytes or 0) > 1e6 and start.ready_s > 0 for start in result.starts)
+    assert result.turns[0].weights == "Q8_0"
+    assert all((turn.peak_bytes or 0) > 1e6 and turn.ready_s > 0 for turn in result.turns)
 
 
 def test_why_it_is_absent_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

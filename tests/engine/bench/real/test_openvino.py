@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from engine.bench.real.contest import Case, EncodedPrompt, Method, NotMeasured, run
-from engine.bench.real.peers import openvino
+from engine.bench.real.peers import environments
 from tests.support.stand_ins import stand_in
 
 GENAI = '''
@@ -46,13 +46,13 @@ def test_every_format_that_was_made_is_run(tmp_path: Path, monkeypatch: pytest.M
     )
     for name in ("t-int4", "d-int4", "t-int8"):
         (models / name).mkdir(parents=True)
-    programs = openvino.programs(stand_in(tmp_path / "venv", "python", python=""), models, case)
+    programs = environments.openvino(stand_in(tmp_path / "venv", "python", python=""), models, case)
     result = run(programs, [EncodedPrompt("chat", (3, 4))], case, 1, tmp_path)
     assert not result.absent
-    assert {record.weights for record in result.records} == {"int4", "int8"}
-    drafting = [record for record in result.records if record.setting.method is Method.DRAFT]
-    assert {record.weights for record in drafting} == {"int4"}  # of int8 there is no draft
-    reply = result.records[0].reply
+    assert {turn.weights for turn in result.turns} == {"int4", "int8"}
+    drafting = [turn for turn in result.turns if turn.settings[0].method is Method.DRAFT]
+    assert {turn.weights for turn in drafting} == {"int4"}  # of int8 there is no draft
+    reply = result.turns[0].answers[0].reply
     assert (reply.tokens, reply.decoded) == ((5, 6, 7), 2)
     assert (reply.prompt_s, reply.decode_s) == (pytest.approx(0.05), pytest.approx(0.2))
 
@@ -66,5 +66,5 @@ def test_what_it_misses_is_named_with_how_to_get_it(tmp_path: Path) -> None:
         ((venv, None), "openvino_export"),
         ((venv, tmp_path), "no conversion of t.gguf"),
     ):
-        (absence,) = openvino.programs(*given, case)
+        (absence,) = environments.openvino(*given, case)
         assert isinstance(absence, NotMeasured) and reason in absence.reason

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from engine.bench.real.contest import Case, Method, NotMeasured
-from engine.bench.real.peers import transformers
-from engine.bench.real.peers.transformers import Pair
+from engine.bench.real.peers import environments, transformers_child
+from engine.bench.real.peers.transformers_child import Pair
 from tests.support.fixtures import gguf_pair, pair
 
 __all__ = ["gguf_pair", "pair"]
@@ -29,7 +29,7 @@ def test_it_says_the_same_words_in_all_its_settings(pair: tuple[Path, Path]) -> 
 def test_a_gguf_file_is_refused_without_the_package_that_reads_it(
     gguf_pair: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transformers, "find_spec", lambda name: None)
+    monkeypatch.setattr(transformers_child, "find_spec", lambda name: None)
     case = Case(*gguf_pair, frozenset(), (3,), 64, 4, 1)
-    (absence,) = transformers.programs(case)
+    (absence,) = environments.transformers(case)
     assert isinstance(absence, NotMeasured) and "pip install accelerate" in absence.reason

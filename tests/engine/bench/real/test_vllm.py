@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from engine.bench.real.contest import Case, EncodedPrompt, NotMeasured, run
-from engine.bench.real.peers import vllm
+from engine.bench.real.peers import environments
 from engine.bench.real.process import Server
 from engine.errors import PeerFailed
 from tests.support.fixtures import gguf_pair, pair
@@ -22,13 +22,13 @@ def case(target: Path) -> Case:
 
 
 def test_vllm_streams_tokens(pair: tuple[Path, Path], tmp_path: Path) -> None:
-    programs = vllm.programs(stand_in(tmp_path / "peer", "vllm", "python"), case(pair[0]))
+    programs = environments.vllm(stand_in(tmp_path / "peer", "vllm", "python"), case(pair[0]))
     result = run(programs, [EncodedPrompt("chat", (3, 4))], case(pair[0]), 1, tmp_path)
     assert not result.absent
-    reply = result.records[0].reply
+    reply = result.turns[0].answers[0].reply
     assert (reply.tokens, reply.decoded, reply.prompt_tokens) == ((5, 6, 7, 1), 3, 2)
     assert reply.decode_s > 0 and reply.prompt_s > 0
-    assert all((start.peak_bytes or 0) > 1e6 for start in result.starts)
+    assert all((turn.peak_bytes or 0) > 1e6 for turn in result.turns)
 
 
 def test_absence_names_its_reason(gguf_pair: tuple[Path, Path], tmp_path: Path) -> None:
@@ -37,7 +37,7 @@ def test_absence_names_its_reason(gguf_pair: tuple[Path, Path], tmp_path: Path) 
         (tmp_path, tmp_path, "has no bin/vllm. Give its virtual environment"),
         (peer, gguf_pair[0], "no GGUF files"),
     ):
-        (absence,) = vllm.programs(folder, case(target))
+        (absence,) = environments.vllm(folder, case(target))
         assert isinstance(absence, NotMeasured) and reason in absence.reason
 
 
@@ -45,7 +45,7 @@ def test_a_server_that_ends_at_once_is_absent_with_the_end_of_its_log(
     pair: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FAKE_FAILS", "1")
-    programs = vllm.programs(stand_in(tmp_path / "peer", "vllm", "python"), case(pair[0]))
+    programs = environments.vllm(stand_in(tmp_path / "peer", "vllm", "python"), case(pair[0]))
     result = run(programs, [EncodedPrompt("chat", (3, 4))], case(pair[0]), 1, tmp_path)
     assert "unknown model architecture" in result.absent[0].reason
 

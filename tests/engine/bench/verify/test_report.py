@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import re
 
-from engine.bench.real.contest import Case, Method, NotMeasured, Record, Reply, Result, Setting
+from engine.bench.real.contest import (
+    Answer,
+    Case,
+    Method,
+    NotMeasured,
+    Reply,
+    Result,
+    Setting,
+    Turn,
+)
 from engine.bench.verify.comparison import Change, Difference, Found, Row, ShownToken
 from engine.bench.verify.report import Report, of_peers, visible
 from engine.decoding.text.codec import TextCodec
@@ -79,13 +88,15 @@ def test_other_engines_are_compared_with_themselves() -> None:
         draft: ((5, 6, 7, 1, 9), (5, 9, 1)),  # 1 ends a reply: what follows does not count
         lookup: ((5, 6, 7, 1), (5, 8)),
     }
-    records = [
-        Record(0, "peer", "Q8_0", setting, number, Reply(tokens, 1, 0.1, 1, 0.1))
+    answers = tuple(
+        Answer(setting, number, Reply(tokens, 1, 0.1, 1, 0.1))
         for setting, replies in said.items()
         for number, tokens in enumerate(replies)
-    ]
-    orphan = Record(0, "other", "Q4", draft, 0, Reply((1,), 1, 0.1, 1, 0.1))
-    result = Result(("chat", "chat"), (*records, orphan), (), (NotMeasured("third", "It fell."),))
+    )
+    turn = Turn(0, "peer", "Q8_0", tuple(said), 1.0, None, answers)
+    orphan = Answer(draft, 0, Reply((1,), 1, 0.1, 1, 0.1))
+    other = Turn(0, "other", "Q4", (draft,), 1.0, None, (orphan,))
+    result = Result(("chat", "chat"), (turn, other), (NotMeasured("third", "It fell."),))
     rows = of_peers(result, Case(PIP / "target", None, frozenset({1}), (), 64, 8, 1))
     assert [(row.engine, row.setting, row.kept, row.prompts) for row in rows] == [
         ("peer", "draft model", 1, 2),

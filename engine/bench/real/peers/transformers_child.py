@@ -1,11 +1,11 @@
-"""transformers as a program of the contest: ``generate`` on the same file, which it dequantizes."""
+"""transformers as a process of the contest: ``generate`` on the same file, which it dequantizes."""
 
 from __future__ import annotations
 
 import json
 import sys
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
 from time import perf_counter
@@ -15,52 +15,18 @@ import torch
 from torch import Tensor
 
 from engine.bench.real.child import Answer, serve
-from engine.bench.real.contest import Case, Method, NotMeasured, Running
-from engine.bench.real.process import Worker
+from engine.bench.real.contest import Method, Reply
 from engine.errors import PeerFailed
 from engine.models.checkpoints.gguf.description import is_gguf
 
-NAME = "transformers"
 _CONSTANT = 4
 """Tokens drafted a round, beside what it finds by itself."""
 _CONSTANTLY = f"assistant, {_CONSTANT}"
 _LOOKUPS = (3, 10)
 
 
-def programs(case: Case) -> Sequence[Transformers | NotMeasured]:
-    """Return the one program, or why it cannot run."""
-    reason = why_not_loaded(case.target)
-    return [Transformers()] if reason is None else [NotMeasured(NAME, reason)]
-
-
-class Transformers:
-    """The library in all its settings, which share the weights."""
-
-    engine = name = NAME
-
-    def start(self, case: Case, log: Path) -> Running:
-        options = {
-            "target": str(case.target),
-            "draft": str(case.draft) if case.draft else "",
-            "eos": sorted(case.eos),
-            "threads": case.threads,
-        }
-        return Worker.of_module(self.name, "peers.transformers", options, log)
-
-
-@dataclass(frozen=True, slots=True)
-class Generated:
-    """The new tokens; seconds to the first; ``decoded`` of them took ``decode_s`` behind the step that
-    took in the prompt."""
-
-    tokens: tuple[int, ...]
-    first_s: float
-    decoded: int
-    decode_s: float
-
-
 def why_not_loaded(path: Path) -> str | None:
-    """Return what ``load`` lacks for the file, and how to get it."""
+    """Return what ``load`` lacks for the file, and how to get it; None if nothing."""
     if is_gguf(path) and find_spec("accelerate") is None:
         return "It needs the package accelerate to read GGUF files: pip install accelerate."
     return None
@@ -89,16 +55,9 @@ def load(path: Path, dtype: torch.dtype) -> Any:
     return model.eval()
 
 
-def draft_constantly(draft: Any, count: int) -> None:
-    """Make the draft model draft that many tokens every round, whatever its confidence."""
-    draft.generation_config.num_assistant_tokens = count
-    draft.generation_config.num_assistant_tokens_schedule = "constant"
-    draft.generation_config.assistant_confidence_threshold = 0.0
-
-
 def generate(
     model: Any, prompt: Sequence[int], limit: int, eos: Collection[int], drafting: Mapping[str, Any]
-) -> Generated:
+) -> Reply:
     """Continue ``prompt`` greedily. Without ``eos`` generate ``limit`` tokens."""
     from transformers import GenerationConfig
 
@@ -120,9 +79,10 @@ def generate(
             **drafting,
         )
     _, *steps = clock.steps  # the first is the prompt
-    return Generated(
+    return Reply(
         tokens=tuple(output[0, len(prompt) :].tolist()),
-        first_s=steps[0][1] - began,
+        prompt_tokens=len(prompt),
+        prompt_s=steps[0][1] - began,
         decoded=sum(count for count, _ in steps[1:]),
         decode_s=steps[-1][1] - steps[0][1],
     )
@@ -158,27 +118,21 @@ class Pair:
             self.settings[f"prompt lookup, {count}"] = Method.LOOKUP, lookup
 
     def __call__(self, request: dict[str, Any]) -> dict[str, Any]:
-        if "prompt" not in request:
-            return {}
         _, drafting = self.settings[request["setting"]]
         if "assistant_model" in drafting:
             self._configure(drafting["assistant_model"], request["setting"])
-        made = generate(self.target, request["prompt"], request["limit"], self.eos, drafting)
-        return {
-            "tokens": made.tokens,
-            "prompt_tokens": len(request["prompt"]),
-            "prompt_s": made.first_s,
-            "decoded": made.decoded,
-            "decode_s": made.decode_s,
-        }
+        asked = request["prompt"], request["limit"], self.eos
+        return asdict(generate(self.target, *asked, drafting))
 
     def _configure(self, draft: Any, setting: str) -> None:
         """Configure anew for every reply: what transformers adapts would carry over to the next."""
         from transformers import GenerationConfig
 
         draft.generation_config = GenerationConfig(**self._own.to_diff_dict())
-        if setting == _CONSTANTLY:
-            draft_constantly(draft, _CONSTANT)
+        if setting == _CONSTANTLY:  # that many tokens every round, whatever its confidence
+            draft.generation_config.num_assistant_tokens = _CONSTANT
+            draft.generation_config.num_assistant_tokens_schedule = "constant"
+            draft.generation_config.assistant_confidence_threshold = 0.0
 
 
 def _fast_dtype() -> torch.dtype:
@@ -196,4 +150,4 @@ def _start() -> tuple[dict[str, Any], Answer]:
 
 
 if __name__ == "__main__":
-    serve(_start)
+    serve(_start, prompts_alone=True)

@@ -1,1 +1,0 @@
-"""A contest with other engines as tables and charts."""
