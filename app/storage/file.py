@@ -13,6 +13,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from sqlite_utils import Database
+
 from app.storage import attachments as store_attachments
 from app.storage import salvage as store_salvage
 from app.storage import schema as store_schema
@@ -70,7 +72,7 @@ class StoreFile:
 
     def _open_again(self) -> None:
         """Open the read-only file for writing. Raises StoreError, and leaves it read-only."""
-        self._db.close()
+        self._db.conn.close()
         try:
             self._open()
         except BaseException:
@@ -78,7 +80,7 @@ class StoreFile:
             raise
         self.notice = None
 
-    def _checked(self) -> sqlite3.Connection:
+    def _checked(self) -> Database:
         try:
             return store_schema.open_database(self._file, check=True)
         except DamagedStore as damage:
@@ -90,8 +92,8 @@ class StoreFile:
         """Close the file; the app first moves its log into it, so that the file alone is complete."""
         with self._lock:
             if self._alone and not self._no_room:
-                store_schema.fold_log(self._db)
-            self._db.close()
+                store_schema.fold_log(self._db.conn)
+            self._db.conn.close()
 
     @contextmanager
     def _change(self) -> Iterator[Any]:
@@ -100,14 +102,14 @@ class StoreFile:
         with self._lock, self._explained():
             if self._no_room:
                 self._open_again()
-            db = self._db
-            db.execute("begin immediate")
+            connection = self._db.conn
+            connection.execute("begin immediate")
             try:
-                yield db
-                db.execute("commit")
+                yield connection
+                connection.execute("commit")
             except BaseException:
                 with suppress(sqlite3.Error):  # sqlite has rolled back by itself after some errors
-                    db.execute("rollback")
+                    connection.execute("rollback")
                 raise
 
     @contextmanager
@@ -122,6 +124,4 @@ class StoreFile:
 
     def _rows(self, sql: str, parameters: Iterable[object] = ()) -> list[dict[str, Any]]:
         with self._lock, self._explained():
-            cursor = self._db.execute(sql, list(parameters))
-            names = [column[0] for column in cursor.description]
-            return [dict(zip(names, row, strict=True)) for row in cursor]
+            return list(self._db.query(sql, list(parameters)))

@@ -44,7 +44,7 @@ def set_aside(file: Path, damage: DamagedStore) -> str:
     """
     new = file.with_name(file.name + ".new")
     _remove(new)
-    with closing(open_database(new)) as saved:
+    with closing(open_database(new).conn) as saved:
         chats, messages = _salvage(file, saved)
         fold_log(saved)
     aside = _free_name(file)
@@ -105,7 +105,7 @@ def _readable(file: Path) -> Iterator[sqlite3.Connection]:
         with closing(_opened(copy)) as found:
             headless = _tables(found) is None
         if headless:
-            with closing(open_database(new)) as fresh:
+            with closing(open_database(new).conn) as fresh:
                 fold_log(fresh)
             _give_first_page(copy, new.read_bytes())
         with closing(_opened(copy)) as found:

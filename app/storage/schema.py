@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from sqlite_utils import Database
+
 from app.storage import attachments as store_attachments
 from engine.errors import ForetokenError, what_failed
 
@@ -92,7 +94,7 @@ class DamagedStore(StoreError):
         self.reason = reason
 
 
-def open_database(path: Path, *, check: bool = False) -> sqlite3.Connection:
+def open_database(path: Path, *, check: bool = False) -> Database:
     """Open or create the file, readable by its owner alone, and migrate an older one.
 
     ``check`` reads all of the file first to find damage. Raises StoreError, of which DamagedStore; the
@@ -110,7 +112,7 @@ def open_database(path: Path, *, check: bool = False) -> sqlite3.Connection:
             raise
 
 
-def open_readable(path: Path) -> sqlite3.Connection:
+def open_readable(path: Path) -> Database:
     """Open the file for reading only, on a disk that has no room even for the log's index. No other
     process can open it meanwhile. Raises StoreError, also for a file of another version."""
     with explained(path):
@@ -122,7 +124,7 @@ def open_readable(path: Path) -> sqlite3.Connection:
             connection.execute("pragma query_only = on")
             if _version(connection) != VERSION:
                 raise sqlite3.OperationalError("its version cannot be changed")
-            return connection
+            return Database(connection)
         except BaseException:
             connection.close()
             raise
@@ -200,7 +202,7 @@ def _keep_private(path: Path) -> None:
             file.chmod(0o600)
 
 
-def _prepared(connection: sqlite3.Connection, path: Path, check: bool) -> sqlite3.Connection:
+def _prepared(connection: sqlite3.Connection, path: Path, check: bool) -> Database:
     connection.execute("pragma foreign_keys = on")
     _check_version(connection, path)
     if check:
@@ -222,7 +224,7 @@ def _prepared(connection: sqlite3.Connection, path: Path, check: bool) -> sqlite
     if migrated:
         with suppress(sqlite3.OperationalError):  # no room for a copy, or another process reads
             connection.execute("vacuum")  # every table at the page that new files have it at
-    return connection
+    return Database(connection)
 
 
 def _version(connection: sqlite3.Connection) -> int:

@@ -82,7 +82,7 @@ class Store(StoreFile):
         patterns = [f"%{word}%" for word in words for _ in range(6)]
         query = f"select id from chats where {holding} order by updated desc, id desc"
         with self._lock:  # no other thread may be in SQLite, which calls the function back
-            self._db.create_function("answer", 3, _answer)
+            self._db.conn.create_function("answer", 3, _answer)
             return tuple(row["id"] for row in self._rows(query, patterns))
 
     def has_chat(self, chat: int) -> bool:
@@ -206,8 +206,8 @@ class Store(StoreFile):
             for table in ("traces", "messages", "chats", "folders", "attachments"):
                 db.execute(f"delete from {table}")
         with self._lock, self._explained():
-            self._db.execute("vacuum")  # free pages still contain what was deleted
-            self._db.execute("pragma wal_checkpoint(truncate)")
+            self._db.conn.execute("vacuum")  # free pages still contain what was deleted
+            self._db.conn.execute("pragma wal_checkpoint(truncate)")
 
     @staticmethod
     def _deleted(db: Any, stamp: float) -> float:
@@ -219,11 +219,13 @@ class Store(StoreFile):
     def messages(self, chat: int) -> tuple[StoredMessage, ...]:
         """Return the shown messages, in order."""
         with self._lock, self._explained():
-            rows = self._rows(
-                f"{store_tree.PATH} {COLUMNS} join path using (id) order by id", [chat]
+            rows = list(
+                self._db.query(
+                    f"{store_tree.PATH} {COLUMNS} join path using (id) order by id", [chat]
+                )
             )
-            siblings = store_tree.siblings(self._db, chat)
-            known = store_attachments.of_chat(self._db, chat)
+            siblings = store_tree.siblings(self._db.conn, chat)
+            known = store_attachments.of_chat(self._db.conn, chat)
         return tuple(read_message(row, siblings[row["parent"]], known) for row in rows)
 
     def questions(self, chat: int) -> list[tuple[Message, ...]]:
@@ -247,7 +249,7 @@ class Store(StoreFile):
         """Return the messages of all branches, each after its parent."""
         rows = self._rows(f"{COLUMNS} where chat = ? and deleted is null order by id", [chat])
         with self._lock, self._explained():
-            known = store_attachments.of_chat(self._db, chat)
+            known = store_attachments.of_chat(self._db.conn, chat)
         return tuple(read_message(row, (), known) for row in rows)
 
     def show_branch(self, message: int) -> None:
@@ -271,7 +273,7 @@ class Store(StoreFile):
     def attachments(self, ids: Iterable[int]) -> dict[int, Attachment]:
         """Return the attachments with these numbers that are there."""
         with self._lock, self._explained():
-            return store_attachments.by_ids(self._db, ids)
+            return store_attachments.by_ids(self._db.conn, ids)
 
     def with_pictures(self, messages: Iterable[StoredMessage]) -> tuple[StoredMessage, ...]:
         """Return ``messages`` with the bytes of their pictures."""
@@ -279,7 +281,7 @@ class Store(StoreFile):
         if not (numbers := store_pictures.numbers_in(found)):
             return found
         with self._lock, self._explained():
-            known = store_pictures.read_bytes(self._db, numbers)
+            known = store_pictures.read_bytes(self._db.conn, numbers)
         return tuple(
             replace(each, files=store_pictures.with_bytes(each.files, known)) for each in found
         )
@@ -287,7 +289,7 @@ class Store(StoreFile):
     def pictures(self, numbers: Iterable[int]) -> dict[int, bytes]:
         """Return the bytes of the pictures with these numbers that are there."""
         with self._lock, self._explained():
-            return store_pictures.read_bytes(self._db, numbers)
+            return store_pictures.read_bytes(self._db.conn, numbers)
 
     def begin_turn(
         self,

@@ -13,7 +13,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 NEEDS_TORCH = ("torch", "numpy", "safetensors", "tokenizers", "jinja2")
-SERVES = ("gradio", "fastapi", "starlette", "uvicorn")
+SERVES = ("gradio", "fastapi", "starlette", "uvicorn", "sqlite_utils")
 COMPILES = ("torch._dynamo", "torch._inductor", "torch.distributed.tensor", "sympy", "triton")
 NEVER = ("transformers", "bitsandbytes", "gguf", "scipy", "matplotlib")
 """Not for any start: where one of them is asked for, a function imports it."""
