@@ -1,10 +1,8 @@
 """Packed matrices of a model in a file that the next load maps, in place of packing them again.
 
-A file holds the images of all matrices from its first byte, so that whole huge pages can be mapped, then
-a table in JSON, its SHA-256, and its size. Its name is a hash of everything that the bytes depend on. It
-is used if its size, its table's hash, and the first and last page of every matrix are as they were
-written. The rest is checked some time after the load, or as soon as logits are broken. What was not
-flushed before the system started anew is not used.
+Its name is a hash of everything that the bytes depend on. It is used if its size, its table's hash, and
+the first and last page of every matrix are as they were written. The rest is checked some time after the
+load, or as soon as logits are broken. What was not flushed before the system started anew is not used.
 
 Files are written once and then replaced or deleted, never changed, so a mapping stays as it is.
 """
@@ -12,10 +10,8 @@ Files are written once and then replaced or deleted, never changed, so a mapping
 from __future__ import annotations
 
 import contextlib
-import ctypes as c
 import functools
 import hashlib
-import json
 import logging
 import math
 import mmap
@@ -27,16 +23,16 @@ import tempfile
 import threading
 import time
 import weakref
-import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
 from engine.errors import BROKEN_LOGITS, DAMAGED_CACHE
-from engine.files import parse_json, size_on_disk
+from engine.files import size_on_disk
+from engine.kernels.native.weight_file import Packed, crc, ends, read_table, write
 from engine.values.units import format_bytes
 
 if sys.platform != "win32":
@@ -51,16 +47,9 @@ SPARED = 10 * 10**9
 """Bytes of the disk that are left free."""
 FEWEST = 64 << 20
 """Bytes of a model that is worth a file."""
-LONGEST = 64 << 20
-"""Bytes of a table."""
 _SUFFIX, _PART = ".weights", ".part"
-_PAGE = 4096
-"""Bytes of which the pieces of an image are multiples, as in memory.h."""
-_SIZE, _HASH = 8, 32
 _FLUSHED = stat.S_IRUSR
 """The mode of a file that is on the disk."""
-_PIECE = 1 << 20
-"""Bytes that a check reads at once."""
 _CHECK_AFTER_S = 10.0
 """Seconds from a load to the check of all that is mapped, so that it delays no first token."""
 _LOWEST = 19
@@ -74,15 +63,6 @@ class File(Protocol):
     def file(self) -> Path: ...
     @property
     def digest(self) -> str: ...
-
-
-class Packed(Protocol):
-    """A matrix of the compiled library; see ``Matrix``."""
-
-    pointer: int
-
-    @property
-    def library(self) -> Any: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +140,7 @@ class WeightCache:
         """Delete the files of models that are no longer where they were, and damaged ones."""
         for each in list(self.folder.glob(f"*{_SUFFIX}")):
             with contextlib.suppress(OSError):
-                table = _table(each)
+                table = read_table(each)
                 if table is None or not all(map(os.path.exists, table["files"])):
                     each.unlink(missing_ok=True)
 
@@ -192,13 +172,13 @@ class CachedWeights:
     def __post_init__(self) -> None:
         """Map the file, if there is one that counts."""
         try:
-            table = _table(self.file)
+            table = read_table(self.file)
             if table is None or not (_is_flushed(self.file) or _boot() == table["boot"] != ""):
                 return
             self._descriptor = os.open(self.file, os.O_RDONLY)
             weakref.finalize(self, os.close, self._descriptor)
             pages = mmap.mmap(self._descriptor, 0, access=mmap.ACCESS_READ)
-            if _ends(pages, table["matrices"].values()) != table["ends"]:
+            if ends(pages, table["matrices"].values()) != table["ends"]:
                 return
             places = table["matrices"].items()
             self._sums = [(at, size, table["sums"][key]) for key, (at, size) in places]
@@ -245,7 +225,7 @@ class CachedWeights:
             return not self.is_damaged
         # Read, not through the map: pages that no step needs would count as memory.
         with contextlib.suppress(OSError):  # the disk cannot read it
-            if all(_crc(self._descriptor, at, size) == total for at, size, total in self._sums):
+            if all(crc(self._descriptor, at, size) == total for at, size, total in self._sums):
                 return True
         self.is_damaged = True
         with contextlib.suppress(OSError):
@@ -270,7 +250,7 @@ class CachedWeights:
             descriptor, part = tempfile.mkstemp(_PART, dir=self.cache.folder)
             with open(descriptor, "rb+", buffering=0) as stream:
                 _lock(stream.fileno())
-                _write(stream.fileno(), matrices, sizes, self.model)
+                write(stream.fileno(), matrices, sizes, self.model, _boot())
                 os.replace(part, self.file)  # locked until it has its name
         except OSError as error:
             _warn_once(
@@ -281,60 +261,6 @@ class CachedWeights:
                 Path(part).unlink(missing_ok=True)
         else:
             _flush_behind(self.file)
-
-
-def _write(
-    to: int, matrices: dict[str, Packed], sizes: dict[str, int], model: Sequence[str]
-) -> None:
-    """Write a file. Raises OSError."""
-    held = list(matrices.values())
-    pointers = (c.c_void_p * len(held))(*(each.pointer for each in held))
-    if not held[0].library.save_images(pointers, len(held), to):
-        raise OSError("the disk is full, or refuses")
-    places, at = {}, 0
-    for key, size in sizes.items():
-        places[key] = at, size
-        at += size
-    with mmap.mmap(to, 0, access=mmap.ACCESS_READ) as pages:
-        ends = _ends(pages, places.values())
-        with memoryview(pages) as view:
-            sums = {key: zlib.crc32(view[at : at + size]) for key, (at, size) in places.items()}
-    table = {"files": model, "matrices": places, "ends": ends, "boot": _boot(), "sums": sums}
-    text = json.dumps(table).encode()
-    os.write(to, text + hashlib.sha256(text).digest() + len(text).to_bytes(_SIZE, "little"))
-
-
-def _table(file: Path) -> dict[str, Any] | None:
-    """Return the table of a complete file; None of any other. Raises OSError."""
-    with file.open("rb") as stream:
-        size = stream.seek(0, os.SEEK_END)
-        stream.seek(max(size - _SIZE, 0))
-        length = min(int.from_bytes(stream.read(), "little"), LONGEST)
-        stream.seek(max(size - _SIZE - _HASH - length, 0))
-        text, digest = stream.read(length), stream.read(_HASH)
-    if hashlib.sha256(text).digest() != digest:
-        return None
-    table: dict[str, Any] = parse_json(text)
-    if size - length - _SIZE - _HASH != sum(size for _, size in table["matrices"].values()):
-        return None
-    return table
-
-
-def _crc(descriptor: int, at: int, size: int) -> int:
-    """Return the CRC-32 of ``size`` bytes from ``at``. Raises OSError."""
-    total = 0
-    for done in range(at, at + size, _PIECE):
-        total = zlib.crc32(os.pread(descriptor, min(_PIECE, at + size - done), done), total)
-    return total
-
-
-def _ends(pages: mmap.mmap, places: Iterable[Sequence[int]]) -> str:
-    """Return a hash of the first and last page of every matrix."""
-    digest = hashlib.sha256()
-    for at, size in places:
-        digest.update(pages[at : at + _PAGE])
-        digest.update(pages[at + size - _PAGE : at + size])
-    return digest.hexdigest()
 
 
 _in_use: weakref.WeakSet[CachedWeights] = weakref.WeakSet()
