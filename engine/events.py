@@ -13,6 +13,7 @@ carries its origin and its place. An engine elsewhere may tell text and nothing 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -77,6 +78,19 @@ class Tree:
     def depth(self) -> int:
         """Return the length of the longest branch, in tokens."""
         return max(self.depths, default=0)
+
+    def path_of(self, tokens: Sequence[int]) -> tuple[int, ...]:
+        """Return the nodes from the root down that have these tokens. Raises ValueError if none have."""
+        path: list[int] = []
+        nodes = list(zip(self.parents, self.tokens, strict=True))
+        for token in tokens:
+            path.append(nodes.index((path[-1] if path else -1, token)))
+        return tuple(path)
+
+    @property
+    def row_parents(self) -> list[int]:
+        """Return each row's parent: row 0 is the pending token, with -1, and row n + 1 is node n."""
+        return [-1, *(parent + 1 for parent in self.parents)]
 
     def __len__(self) -> int:
         return len(self.tokens)

@@ -50,6 +50,12 @@ def accept_matching(choices: Sequence[int], tree: Tree) -> Acceptance:
     return Acceptance(tuple(path), choices[last + 1], _origin(last, tree))
 
 
+def follow(tokens: Sequence[int], tree: Tree) -> Acceptance:
+    """Return the acceptance of a round that emitted ``tokens``, of which the last is the target's own."""
+    path = tree.path_of(tokens[:-1])
+    return Acceptance(path, tokens[-1], _origin(path[-1] if path else -1, tree))
+
+
 def rejection_sample(
     p: Tensor,
     q: Tensor | None,

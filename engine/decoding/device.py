@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from time import perf_counter
 
-from engine.decoding.acceptance import Acceptance
+from engine.decoding.acceptance import follow
 from engine.decoding.constraint import Constraint
 from engine.decoding.context import Context
 from engine.decoding.loop import RoundOutput
@@ -26,9 +26,9 @@ from engine.decoding.proposer import (
 )
 from engine.decoding.sampling import Sampler
 from engine.decoding.target import Target
-from engine.decoding.verifier import VerifierOutput
+from engine.decoding.verifier import VerifierOutput, ancestries
 from engine.decoding.work import SharedClock, VerifyWork, WorkItem
-from engine.events import Budget, Origin, Timing, Tree
+from engine.events import Budget, Timing, Tree
 from engine.models.rounds import PendingRound, RoundRunner
 from engine.values import RoundResult
 
@@ -107,11 +107,12 @@ class DeviceLauncher:
         depth = deepest(self.runner, min(budget.depth, most))
         if depth and not self.drafter.is_ready(waits=bool(self.running)):
             return False
-        round = self.drafter.propose(replace(budget, depth=depth, nodes=depth), started)
+        nodes = min(budget.nodes, most) if depth else 0
+        round = self.drafter.propose(replace(budget, depth=depth, nodes=nodes), started)
         if shared:
             self._settle()
-            chain = Tree() if round.proposal is None else round.proposal.tree
-            round = replace(round, work=VerifyWork(self.target, self.context.tokens[-1], chain))
+            tree = Tree() if round.proposal is None else round.proposal.tree
+            round = replace(round, work=VerifyWork(self.target, self.context.tokens[-1], tree))
         else:
             round = replace(round, pending=round.launch())
         self.running.append(round)
@@ -170,16 +171,17 @@ def deepest(runner: RoundRunner, limit: int) -> int:
 
 
 def _round_output(running: _Running, result: RoundResult) -> RoundOutput:
-    accepted, proposal = result.accepted, running.proposal
+    drafted = running.proposal
     proposal = DraftProposal(
-        Tree.chain(result.chain),
+        Tree.chain(result.chain) if drafted is None else drafted.tree,
         None,  # it was weighed already
-        result.q if proposal is None else proposal.chosen_q,
-        None if proposal is None else proposal.by,
+        result.q if drafted is None else drafted.chosen_q,
+        None if drafted is None else drafted.by,
     )
-    origin = Origin.BONUS if accepted == running.depth else Origin.CORRECTION
-    acceptance = Acceptance(tuple(range(accepted)), result.tokens[-1], origin)
-    p = tuple(p if node <= accepted else None for node, p in enumerate(result.p))
+    acceptance = follow(result.tokens, proposal.tree)
+    reached = {-1, *acceptance.path}
+    nodes = zip(proposal.tree.parents, result.p, strict=True)
+    p = tuple(p if parent in reached else None for parent, p in nodes)
     output = VerifierOutput(acceptance, p, result.next_p, top_logprobs=result.top_tokens)
     return RoundOutput(running.budget, proposal, output)
 
@@ -272,16 +274,17 @@ class _HostDraft(_NoDraft):
 
     def propose(self, budget: Budget, started: float) -> _Running:
         proposal = self.proposer.propose(self.context, budget)
-        if not proposal.tree.is_chain:
-            raise ValueError("rounds on the device verify chains only")
         depth = deepest(self.runner, len(proposal.tree))
-        chain = Tree.chain(proposal.tree.tokens[:depth])
+        # Its first nodes are a tree too.
+        tree = Tree(proposal.tree.tokens[:depth], proposal.tree.parents[:depth])
         q = None if proposal.q is None or not (self.weighs_q and depth) else proposal.q[:depth]
-        self.runner.put(chain.tokens, q)
+        parents = None if tree.is_chain else tree.row_parents
+        self.runner.put(tree.tokens, q, parents)
         masked = self.constraint is not None
         if self.constraint is not None:
-            rows = [chain.tokens[:node] for node in range(depth + 1)]
-            self.runner.allow(self.constraint.bits(rows))
-        proposal = DraftProposal(chain, q, proposal.chosen_q[:depth], proposal.by)
-        launch = partial(self.runner.launch, depth, drawn=q is not None, masked=masked)
+            self.runner.allow(self.constraint.bits(ancestries(tree)))
+        proposal = DraftProposal(tree, q, proposal.chosen_q[:depth], proposal.by)
+        launch = partial(
+            self.runner.launch, depth, drawn=q is not None, masked=masked, tree=parents is not None
+        )
         return _Running(budget, depth, launch, started, perf_counter(), proposal)

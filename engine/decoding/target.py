@@ -126,7 +126,7 @@ class Target:
             return Entry(self._unverified, self.state)
         if len(tree) > self.tree_nodes:
             raise ValueError(f"this target verifies trees of {self.tree_nodes} nodes at most")
-        return Entry(self._unverified, self.state, [-1, *(parent + 1 for parent in tree.parents)])
+        return Entry(self._unverified, self.state, tree.row_parents)
 
     def commit(self, path: Sequence[int]) -> None:
         """Keep the pending token and the nodes on ``path``, forget the rest."""

@@ -20,19 +20,18 @@ def capabilities(
     thinking: tuple[str, ...] = (),
     thinking_budget: bool = False,
     parallel: int = 1,
-    trees: bool = True,
     blind: str = NO_IMAGES,
     undraftable: str = "",
 ) -> Capabilities:
     """Return the capabilities of a target with these resources.
 
     ``calls``: its style of tool calls. ``template_tools``, ``thinking``, ``thinking_budget``: see
-    ``Capabilities``. ``trees``: whether it verifies trees. ``blind``: why it sees no images, else "".
+    ``Capabilities``. ``blind``: why it sees no images, else "".
     ``undraftable``: see ``ModelInfo``.
     """
     names = ("none",) if undraftable else proposers.available(resources.loaded)
     return Capabilities(
-        proposers=tuple(proposer_info(name, trees=trees) for name in names),
+        proposers=tuple(proposer_info(name) for name in names),
         preferred=names[0] if undraftable else proposers.preferred(names),
         rules=tuple(AcceptanceRule),
         sampling=frozenset(each.name for each in fields(Sampling)),
@@ -53,17 +52,12 @@ def capabilities(
     )
 
 
-def proposer_info(name: str, *, trees: bool = True) -> ProposerInfo:
-    """Return a proposer of the registry with its options. Raises InvalidRequest.
-
-    ``trees``: whether the target verifies trees.
-    """
+def proposer_info(name: str) -> ProposerInfo:
+    """Return a proposer of the registry with its options. Raises InvalidRequest."""
     options = proposers.options_of(name)
     kinds = get_type_hints(options)
     found = []
     for each in fields(options):
-        if each.name == proposers.TREE_NODES and not trees:
-            continue
         choices = each.metadata.get("choices", ())
         named = tuple(choices() if callable(choices) else choices)
         text = each.metadata.get("help", "")

@@ -10,7 +10,6 @@ from engine.decoding.context import Context
 from engine.decoding.proposer import DraftProposal
 from engine.decoding.sampling import Sampler
 from engine.decoding.verifier import Verifier, ancestries
-from engine.events import Tree
 from engine.noise import Stream
 
 
@@ -19,22 +18,22 @@ class Rules:
 
     def probabilities(self, case: RoundCase, logits: Tensor) -> Tensor:
         sampler = _sampler(case)
-        return sampler.probabilities(sampler.adjusted(logits, ancestries(Tree.chain(case.chain))))
+        return sampler.probabilities(sampler.adjusted(logits, ancestries(case.tree)))
 
     def tokens(
         self, case: RoundCase, logits: Tensor, p: Tensor, q: Tensor | None
     ) -> tuple[int, ...]:
-        sampler, tree = _sampler(case), Tree.chain(case.chain)
+        sampler, tree = _sampler(case), case.tree
         position = len(case.prompt) + len(case.output)
         if case.rule.weighs_q:
-            proposal = DraftProposal(tree, q, (None,) * len(case.chain))
+            proposal = DraftProposal(tree, q, (None,) * len(tree))
             acceptance = Verifier(sampler).weigh(p, proposal, position)
         else:
             adjusted = sampler.adjusted(logits, ancestries(tree))
-            positions = range(position, position + len(p))
+            positions = [position, *(position + depth for depth in tree.depths)]
             choices = sampler.choose(adjusted, p, positions, Stream.CHOICE)
             acceptance = accept_matching(choices, tree)
-        return (*(case.chain[node] for node in acceptance.path), acceptance.next_token)
+        return (*(tree.tokens[node] for node in acceptance.path), acceptance.next_token)
 
 
 def _sampler(case: RoundCase) -> Sampler:

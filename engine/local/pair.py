@@ -224,7 +224,6 @@ def _describe(
             thinking=codec.thinking,
             thinking_budget=may_limit(codec),
             parallel=session.parallel,
-            trees=not session.target.runs_rounds,
             blind=blind,
             undraftable=info.undraftable,
         ),

@@ -83,12 +83,15 @@ class RoundRunner(Protocol):
         the results have for each token.
         """
 
-    def put(self, chain: Sequence[int], q: Tensor | None) -> None:
-        """Set the next round's chain, drafted elsewhere; ``q`` (nodes, vocabulary) if it was sampled."""
+    def put(
+        self, drafted: Sequence[int], q: Tensor | None, parents: Sequence[int] | None = None
+    ) -> None:
+        """Set what the next round verifies, drafted elsewhere: a chain, with ``q`` (nodes, vocabulary) if
+        it was sampled; or a tree, if the rule does not weigh q: ``parents`` as in ``TreeModel``."""
 
     def allow(self, bits: Tensor) -> None:
-        """Set the tokens that may follow the text and each token of the chain that was put: int32
-        (nodes + 1, words), one bit for each token, the lowest first."""
+        """Set the tokens that may follow the text and each token that was put: int32 (nodes + 1, words),
+        one bit for each token, the lowest first."""
 
     def launch(
         self,
@@ -97,17 +100,20 @@ class RoundRunner(Protocol):
         drafts: bool = False,
         drawn: bool = False,
         masked: bool = False,
+        tree: bool = False,
         logits: Tensor | None = None,
     ) -> PendingRound:
         """Queue a round of one of ``depths``; at most two may be unread.
 
-        drafts  the drafter drafts the chain; otherwise the chain that was ``put`` is verified. A draft
+        drafts  the drafter drafts the chain; otherwise what was ``put`` is verified. A draft
                 model computes the last two tokens of the text, cached or not, and its draft but the last.
                 A head must have read the text; it reads what was verified
         drawn   the chain is sampled, with its q
         masked  by the tokens that were allowed
-        logits  of the pending token and the chain that was ``put``, computed elsewhere; None: the round
-                computes them
+        tree    what was ``put`` is a tree of ``depth`` tokens. The round moves the rows of the accepted
+                path to where those of a chain would be
+        logits  of the pending token and what was ``put``, computed elsewhere; None: the round computes
+                them
         """
 
 

@@ -35,6 +35,7 @@ class SequenceState:
         self.aux = aux
         self.content: PromptContent | None = None
         """Images in the text whose rows come next; set before any of these is computed."""
+        self._tree: Sequence[int] | None = None  # parents of the pending rows
 
     @property
     def end(self) -> int:
@@ -54,15 +55,30 @@ class SequenceState:
         else:
             self.pending += rows
 
+    def append_tree(self, parents: Sequence[int]) -> None:
+        """Record that an executor has computed a tree's rows, see ``TreeModel``; none were pending."""
+        assert not self.pending
+        self.append(len(parents), final=False)
+        self._tree = parents
+
     def commit(self, rows: Sequence[int]) -> None:
         """Keep exactly these of the pending rows, as if they had been computed one by one.
 
         Rows are numbered over all pending ones, in the order they were computed. Of a chain they are
         0, 1, ...; of a tree a path from its root. Raises ValueError for others.
         """
-        if list(rows) != list(range(len(rows))) or len(rows) > self.pending:
+        tree = self._tree
+        if tree is not None and rows:
+            if [tree[row] for row in rows] != [-1, *rows[:-1]]:
+                raise ValueError(f"{list(rows)} is no path from the root of a tree of {len(tree)}")
+            self._keep_path(rows)
+        elif list(rows) != list(range(len(rows))) or len(rows) > self.pending:
             raise ValueError(f"of {self.pending} pending rows {list(rows)} are no beginning")
         self.settle(self.length + len(rows))
+
+    def _keep_path(self, rows: Sequence[int]) -> None:
+        """Move these rows of a tree to where those of a chain would be; for an executor of trees."""
+        raise NotImplementedError
 
     def reachable(self, length: int) -> int:
         """Return the greatest length, at most ``length``, that ``rewind`` can go back to."""
@@ -80,7 +96,7 @@ class SequenceState:
     def settle(self, length: int) -> None:
         """Set the number of committed tokens; nothing is pending then. For executors, and for readers of
         rounds that a device has committed itself."""
-        self.length, self.pending = length, 0
+        self.length, self.pending, self._tree = length, 0, None
 
     def save_checkpoint(self) -> None:
         """Make the present length ``reachable`` later, if it would not be anyway."""

@@ -63,9 +63,9 @@ class RoundResult:
     """The result of a round that ran on a device.
 
     tokens           the accepted ones, then the target's own
-    chain            all drafted tokens
-    p, q             of each drafted token, accepted or not; p after the first rejected one is undefined,
-                     q is None where nobody computed it
+    chain            all drafted tokens, also of a tree
+    p, q             of each drafted token, accepted or not; p after a rejected one is undefined, q is
+                     None where nobody computed it
     next_p           p of the last token
     draft_s, total_s the device's seconds for drafting and for the round
     top_tokens       the target's most likely tokens in the place of each of ``tokens``, if asked for

@@ -31,14 +31,10 @@ class FakeState(SequenceState):
         self.tokens: list[int] = []
         self.branches: list[int] = []  # the pending tokens of a tree
 
-    def commit(self, rows: Sequence[int]) -> None:
-        if not (self.branches and rows):
-            super().commit(rows)
-            return
+    def _keep_path(self, rows: Sequence[int]) -> None:
         self.tokens += [self.branches[row] for row in rows]
         if self.aux is not None:
             self.aux.keep(self.length, rows)
-        self.settle(len(self.tokens))
 
     def keys_values(self, slides: bool, end: int) -> tuple[Tensor, Tensor]:
         """Of the size that heads of random targets read, and told by the tokens."""
@@ -125,7 +121,7 @@ class TableModel:
     def forward_tree(
         self, tokens: Sequence[int], parents: Sequence[int], state: SequenceState
     ) -> Tensor:
-        assert isinstance(state, FakeState) and not state.pending
+        assert isinstance(state, FakeState)
         self.fed += len(tokens)
         state.branches = list(tokens)
         texts: list[list[int]] = []
@@ -133,7 +129,7 @@ class TableModel:
             texts.append([*(texts[parent] if parent >= 0 else state.tokens), token])
             if state.aux is not None:
                 self._aux_layer(state.aux, texts[-1], state.length + row)
-        state.append(len(tokens), final=False)
+        state.append_tree(parents)
         return torch.tensor([list(self._logits(text)) for text in texts], dtype=torch.float32)
 
 

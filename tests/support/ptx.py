@@ -47,6 +47,8 @@ class Usage:
     apart: tuple[str, ...] = ()
     """Layouts in which inline assembler gets elements that are no neighbours in memory: its order of
     bytes would be wrong."""
+    arithmetic: tuple[str, ...] = ()
+    """Operations on floating-point numbers in their order, with types and layouts."""
 
     @property
     def fits(self) -> bool:
@@ -97,6 +99,7 @@ def usage(
         spilled=spilled,
         threads=32 * made.metadata.num_warps,
         apart=_apart(made.asm["ttgir"]),
+        arithmetic=_arithmetic(made.asm["ttgir"]),
     )
 
 
@@ -205,6 +208,24 @@ def _type(value: object) -> str:
     if isinstance(value, torch.Tensor):
         return f"*{_TYPES[value.dtype]}"
     return "fp32" if isinstance(value, float) else "i32"
+
+
+_FLOATS = re.compile(
+    r'"?(arith\.\w+f|math\.\w+|tt\.dot|ttng\.\w*dot\w*|tt\.fp_to_fp|tt\.reduce)"?[ (](.*?)(?: loc\(|$)',
+    re.MULTILINE,
+)
+
+
+def _arithmetic(ttgir: str) -> tuple[str, ...]:
+    """Return ``Usage.arithmetic``: comparisons, products, sums and conversions."""
+    layouts = dict(re.findall(r"^(#\w+) = (.*)$", ttgir, re.MULTILINE))
+    found = []
+    for name, rest in _FLOATS.findall(ttgir):
+        types = rest.split(" : ", 1)[-1] if " : " in rest else ""
+        for layout, meaning in layouts.items():
+            types = re.sub(rf"{layout}\b", lambda _, meaning=meaning: meaning, types)
+        found.append(f"{name} {types}")
+    return tuple(found)
 
 
 _PACKED = re.compile(r"elementwise_inline_asm .*packed_element = (\d+).*?: tensor<\w+, (#\w+)>")

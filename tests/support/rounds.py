@@ -26,9 +26,7 @@ DRAFT_S, TOTAL_S = 0.001, 0.003
 
 
 class RoundTable(TableModel):
-    """A table whose rounds run on its own; like the real ones it verifies chains alone."""
-
-    forward_tree = None  # type: ignore[assignment]
+    """A table whose rounds run on its own."""
 
     def round_runner(
         self,
@@ -97,10 +95,16 @@ class TableRounds:
         vocabulary = self.target.info.vocabulary
         self.sampler = Sampler(sampling, rule, seed, self.context, vocabulary, bias=bias)
         self.verifier = Verifier(self.sampler, top_tokens)
-        self.chain: DraftProposal = NOTHING
+        self.put_tree: DraftProposal = NOTHING
 
-    def put(self, chain: Sequence[int], q: Tensor | None) -> None:
-        self.chain = DraftProposal(Tree.chain(tuple(chain)), q, (1.0,) * len(chain))
+    def put(
+        self, drafted: Sequence[int], q: Tensor | None, parents: Sequence[int] | None = None
+    ) -> None:
+        tree = Tree.chain(tuple(drafted))
+        if parents is not None:
+            assert q is None and not self.sampler.rule.weighs_q
+            tree = Tree(tree.tokens, tuple(parent - 1 for parent in parents[1:]))
+        self.put_tree = DraftProposal(tree, q, (1.0,) * len(drafted))
 
     def allow(self, bits: Tensor) -> None:
         words = np.ascontiguousarray(bits.numpy()).view(np.uint8)
@@ -110,30 +114,36 @@ class TableRounds:
 
     def launch(
         self, depth: int, *, drafts: bool = False, drawn: bool = False, masked: bool = False,
-        logits: Tensor | None = None,
+        tree: bool = False, logits: Tensor | None = None,
     ) -> _Pending:  # fmt: skip
         assert depth in self.depths
         self.launched += 1
         self.unread += 1
         assert self.unread <= 2, "at most one round ahead"
         text = self.context.tokens
-        chain = self._draft(depth) if drafts else self.chain if depth else NOTHING
-        assert len(chain.tree) == depth and drawn <= (chain.q is not None)
-        ids = [text[-1], *chain.tree.tokens]
+        drafted = self._draft(depth) if drafts else self.put_tree if depth else NOTHING
+        assert len(drafted.tree) == depth and drawn <= (drafted.q is not None)
+        assert tree != drafted.tree.is_chain
+        ids = [text[-1], *drafted.tree.tokens]
         if logits is None:
             rewind(self.state, text[:-1])
-            logits = self.target.forward(ids, self.state, last=len(ids))
-        assert self.state.tokens == [*text[:-1], *ids]
+            if tree:
+                logits = self.target.forward_tree(ids, drafted.tree.row_parents, self.state)
+            else:
+                logits = self.target.forward(ids, self.state, last=len(ids))
+        assert [*self.state.tokens, *self.state.branches] == [*text[:-1], *ids]
         if masked:
             logits = torch.where(self.allowed, logits, -torch.inf)
-        judged = self.verifier(logits, chain, self.context)
-        accepted = len(judged.acceptance.path)
-        tokens = (*chain.tree.tokens[:accepted], judged.acceptance.next_token)
+        judged = self.verifier(logits, drafted, self.context)
+        path = judged.acceptance.path
+        tokens = (*(drafted.tree.tokens[node] for node in path), judged.acceptance.next_token)
+        if tree:
+            self.state.commit([0, *(node + 1 for node in path)])
         text += tokens
         p = tuple(0.0 if each is None else each for each in judged.p)
-        q = tuple(0.0 if each is None else each for each in chain.chosen_q)
+        q = tuple(0.0 if each is None else each for each in drafted.chosen_q)
         result = RoundResult(
-            accepted, tokens, chain.tree.tokens, p, q, judged.next_p, DRAFT_S, TOTAL_S,
+            len(path), tokens, drafted.tree.tokens, p, q, judged.next_p, DRAFT_S, TOTAL_S,
             judged.top_logprobs,
         )  # fmt: skip
         return _Pending(self, result)

@@ -17,6 +17,7 @@ from engine.models.sequence_state import SequenceState
 
 _ROOM = 512  # positions in the caches; every text here is shorter
 _MOST_ROWS = 16
+_TREES = 6
 
 
 def check_rows(model: Model, text: Sequence[int], start: int) -> None:
@@ -94,7 +95,7 @@ def check_tree(model: Model, text: Sequence[int], seed: int) -> None:
     cache, alone = model.new_state(_ROOM, aux_layers), model.new_state(_ROOM, aux_layers)
     model.forward(text, cache, last=0)
     model.forward(text, alone, last=0)
-    for _ in range(6):
+    for _ in range(_TREES):
         rows = chance.randint(2, _MOST_ROWS)
         parents = [-1, *(chance.randrange(max(0, row - 4), row) for row in range(1, rows))]
         tokens = [chance.randrange(model.info.vocabulary) for _ in range(rows)]

@@ -27,6 +27,7 @@ from engine.kernels.cuda.linear.bulk import BulkLinear
 from engine.kernels.cuda.linear.dispatch import DTYPE, convert_weight, embedding_of, make_linear
 from engine.kernels.cuda.linear.fusion import PLAIN, FusedLinear, Norm, normalise
 from engine.kernels.cuda.rotary import rope_and_store
+from engine.kernels.cuda.trees import tree_table
 from engine.kernels.formats import AS_STORED, QUANTISED
 from engine.kernels.formats.block_planes import FORMS
 from engine.machine.devices import device_errors
@@ -64,7 +65,7 @@ def why_not(architecture: Architecture, weights: str, blocks: Collection[str] = 
 
 
 class CudaDecoder(LayerDecoder[DeviceState, Step]):
-    """See ``RoundModel``, ``BatchModel``. Steps have up to 16 rows with the same bits, more in prefill.
+    """See ``RoundModel``, ``BatchModel``, ``TreeModel``. Steps of 1 to 16 rows have the same bits.
 
     All layers share the cache, whose length on the device is the position of a step's first row.
     """
@@ -191,34 +192,56 @@ class CudaDecoder(LayerDecoder[DeviceState, Step]):
 
     @torch.inference_mode()
     def forward_batch(self, entries: Sequence[Entry]) -> list[Tensor]:
-        """See ``BatchModel``. Linear layers compute all rows at once, attention each sequence's."""
+        """See ``BatchModel``. Linear layers compute the rows of all chains at once, attention each
+        sequence's. A tree is computed alone: it comes once in that form, so no graph would serve it."""
         assert sum(len(entry.tokens) for entry in entries) <= MAX_ROWS
+        chains = [entry for entry in entries if entry.parents is None]
         states = []
-        for entry in entries:
-            assert isinstance(entry.state, DeviceState) and entry.parents is None
+        for entry in chains:
+            assert isinstance(entry.state, DeviceState)
             states.append(entry.state)
         with device_errors(self.device), kernel_errors(self.verdict):
-            tokens = [entry.tokens for entry in entries]
-            found = self._graphs.run(self._pass, tokens, states)
-            for entry in entries:
+            tokens = [entry.tokens for entry in chains]
+            computed = iter(self._graphs.run(self._pass, tokens, states) if chains else ())
+            for entry in chains:
                 entry.state.append(len(entry.tokens), final=entry.final)
-        pairs = zip(entries, found, strict=True)
-        return [logits[:0] if entry.final else logits for entry, logits in pairs]
+        found = []
+        for entry in entries:
+            if entry.parents is not None:
+                found.append(self.forward_tree(entry.tokens, entry.parents, entry.state))
+                continue
+            logits = next(computed)
+            found.append(logits[:0] if entry.final else logits)
+        return found
 
     def _pass(self, ids: Tensor, parts: Parts) -> Tensor:
-        step = [(state.static, rows) for state, rows in parts]
+        step = [(state.static, rows, None) for state, rows in parts]
         return self.predict(self.run_layers(ids, parts, step))
 
+    @torch.inference_mode()
+    def forward_tree(
+        self, tokens: Sequence[int], parents: Sequence[int], state: SequenceState
+    ) -> Tensor:
+        """See ``TreeModel``. Raises as ``forward``."""
+        assert isinstance(state, DeviceState) and len(tokens) <= MAX_ROWS
+        assert state.end + len(tokens) <= state.context
+        with device_errors(self.device), kernel_errors(self.verdict):
+            ids, rows = torch.tensor(tokens).to(self.device), len(tokens)
+            step = [(state.static, rows, tree_table(parents).to(self.device))]
+            logits = self.predict(self.run_layers(ids, [(state, rows)], step))
+            state.append_tree(parents)
+        return logits
+
     def begin(self, state: DeviceState, rows: int, *, final: bool) -> Step:
-        return [(state.static, rows)]
+        return [(state.static, rows, None)]
 
     def mixer(self, index: int, x: Tensor, step: Step) -> Tensor:
         """See ``LayerDecoder``. ``qkv`` includes the norm, ``output`` the residual."""
         layer, spec = self.layers[index], self.architecture.layers[index].attention
-        parts = layer.qkv(x).split([rows for _, rows in step])
+        parts = layer.qkv(x).split([rows for _, rows, _ in step])
         attended = [
-            self._attention(layer, spec, part, cache.slots[index], cache)
-            for part, (cache, _) in zip(parts, step, strict=True)
+            self._attention(layer, spec, part, cache.slots[index], cache, tree)
+            for part, (cache, _, tree) in zip(parts, step, strict=True)
         ]
         return self._add(x, layer.output, _joined(attended), layer.attention_after)
 
@@ -239,7 +262,13 @@ class CudaDecoder(LayerDecoder[DeviceState, Step]):
         return torch.add(x, result if after is None else normalise(result, after), alpha=scale)
 
     def _attention(
-        self, layer: CudaLayer, spec: Attention, qkv: Tensor, kv: LayerKV, cache: StaticKVCache
+        self,
+        layer: CudaLayer,
+        spec: Attention,
+        qkv: Tensor,
+        kv: LayerKV,
+        cache: StaticKVCache,
+        tree: Tensor | None,
     ) -> Tensor:
         """Store the rows' keys and values; return their attention ``(rows, heads * head_dim)``."""
         length = cache.length
@@ -251,15 +280,23 @@ class CudaDecoder(LayerDecoder[DeviceState, Step]):
             norm=layer.qk_norm,
             epsilon=self.architecture.epsilon,
             scale=spec.query_scale,
+            tree=tree,
         )
         if spec.temperature is not None:
-            query = self._sharpened(query, spec.temperature, length)
+            query = self._sharpened(query, spec.temperature, length, tree)
         if len(query) > STREAMED_ROWS and is_plain(spec, kv, cache.told + len(query)):
             return attend_prompt(query, kv, cache.told)
-        return self.attend(query, kv, length, spec)
+        return self.attend(query, kv, length, spec, tree)
 
-    def attend(self, query: Tensor, kv: LayerKV, length: Tensor, spec: Attention) -> Tensor:
-        """Return the attention of rows after ``length`` positions, for any number of rows."""
+    def attend(
+        self,
+        query: Tensor,
+        kv: LayerKV,
+        length: Tensor,
+        spec: Attention,
+        tree: Tensor | None = None,
+    ) -> Tensor:
+        """Return the attention of rows after ``length`` positions, any number of them in a chain."""
         workspace = self.workspace(spec, kv.capacity)
         return _joined(
             [
@@ -272,17 +309,19 @@ class CudaDecoder(LayerDecoder[DeviceState, Step]):
                     window=spec.window,
                     cap=spec.score_cap,
                     causal=spec.causal,
+                    tree=tree,
                 )
                 for index, part in enumerate(query.split(STREAMED_ROWS))
             ]
         )
 
-    def _sharpened(self, query: Tensor, temperature: Temperature, length: Tensor) -> Tensor:
+    def _sharpened(
+        self, query: Tensor, temperature: Temperature, length: Tensor, tree: Tensor | None
+    ) -> Tensor:
         """Return queries (rows, heads, head_dim) after ``length`` positions, by their temperatures."""
-        table = self._temperatures[temperature]
-        positions = (length + torch.arange(len(query), device=self.device)).clamp_max(
-            len(table) - 1
-        )
+        table, rows = self._temperatures[temperature], len(query)
+        depths = torch.arange(rows, device=self.device) if tree is None else tree[0, :rows]
+        positions = (length + depths).clamp_max(len(table) - 1)
         return (query * table[positions][:, None, None]).to(query.dtype)
 
     def workspace(self, spec: Attention, capacity: int) -> Workspace:

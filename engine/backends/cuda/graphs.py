@@ -97,24 +97,31 @@ class Runner:
         self._options = sampling.penalises or bool(bias), truncates
         self.round.begin(sampling, seed, list(tokens), prompt_length, bias)
 
-    def put(self, chain: Sequence[int], q: Tensor | None = None) -> None:
-        self.round.put(chain, q)
+    def put(
+        self,
+        drafted: Sequence[int],
+        q: Tensor | None = None,
+        parents: Sequence[int] | None = None,
+    ) -> None:
+        self.round.put(drafted, q, parents)
 
     def allow(self, bits: Tensor) -> None:
         self.round.allow(bits)
 
     def mode(
-        self, depth: int, *, drafts: bool = False, drawn: bool = False, masked: bool = False
-    ) -> Mode:
+        self, depth: int, *, drafts: bool = False, drawn: bool = False, masked: bool = False,
+        tree: bool = False,
+    ) -> Mode:  # fmt: skip
         """Return the mode of such a round in this request."""
-        return Mode(depth, self._rule, drafts, drawn, masked, self._top > 0, *self._options)
+        top, options = self._top > 0, self._options
+        return Mode(depth, self._rule, drafts, drawn, masked, top, *options, tree=tree)
 
     def launch(
         self, depth: int, *, drafts: bool = False, drawn: bool = False, masked: bool = False,
-        logits: Tensor | None = None,
+        tree: bool = False, logits: Tensor | None = None,
     ) -> Pending:  # fmt: skip
         """See ``RoundRunner``. It waits for nothing, except to compile and capture a new mode."""
-        mode = self.mode(depth, drafts=drafts, drawn=drawn, masked=masked)
+        mode = self.mode(depth, drafts=drafts, drawn=drawn, masked=masked, tree=tree)
         if logits is not None:
             self.round.give(logits)
             mode = replace(mode, given=True)
@@ -148,8 +155,11 @@ class Runner:
         return self.captures == wanted
 
     def _prepare(self, mode: Mode) -> None:
-        """Compile and capture the mode, unless that was done or nothing is captured."""
-        if self.captures and mode not in self._graphs:
+        """Compile and capture the mode, unless that was done or nothing is captured.
+
+        A tree whose rows were computed elsewhere is not rehearsed, which would move these rows twice.
+        """
+        if self.captures and mode not in self._graphs and not (mode.tree and mode.given):
             with kernel_errors(self._verdict):
                 self.round.rehearse(mode)
                 self._capture(mode)

@@ -38,6 +38,7 @@ class Mode:
     also put the distributions it was drawn from. ``masked``: ``allowed`` masks each row. ``top``: the
     result has each row's most likely tokens. ``adjusts``: the request has biases or penalties.
     ``truncates``: it has top-k, top-p or min-p. ``given``: the rows' logits were computed elsewhere.
+    ``tree``: the host put a tree of ``depth`` tokens there.
     """
 
     depth: int
@@ -49,6 +50,7 @@ class Mode:
     adjusts: bool = False
     truncates: bool = False
     given: bool = False
+    tree: bool = False
 
 
 class DeviceRound:
@@ -79,9 +81,15 @@ class DeviceRound:
         self.state.begin(sampling, seed, tokens, prompt_length, bias)
         self.last_tokens.copy_(torch.tensor([0, *tokens][-2:]))
 
-    def put(self, chain: Sequence[int], q: Tensor | None = None) -> None:
-        """Write a chain that the host drafted; ``q (nodes, vocabulary)`` if it was drawn from that."""
-        self.state.put(chain)
+    def put(
+        self,
+        drafted: Sequence[int],
+        q: Tensor | None = None,
+        parents: Sequence[int] | None = None,
+    ) -> None:
+        """Write what the host drafted: a chain, ``q (nodes, vocabulary)`` if it was drawn from that; or a
+        tree with the ``parents`` of its rows."""
+        self.state.put(drafted, parents)
         if q is None:
             return
         if self.q is None:  # allocated only for drafts that are drawn on the host
@@ -101,7 +109,7 @@ class DeviceRound:
         """Run the round as ``run`` does, which compiles its kernels, and undo what it changed."""
         state = self.state
         changed = [state.numbers, state.drafted, state.seen, self.last_tokens]
-        changed += [self.target_state.static.length]
+        changed += [self.target_state.static.length, state.kept]
         changed += [] if self.drafter is None else self.drafter.changed
         before = [tensor.clone() for tensor in changed]
         self.run(mode)
@@ -161,17 +169,27 @@ class DeviceRound:
             return self.given[: mode.depth + 1]
         self.target_state.static.length.copy_(self.state.numbers[1:2] - 1)
         ids = torch.cat([self.last_tokens[1:], self.state.drafted[: mode.depth].long()])
-        return self.target.predict(self.target.step(ids, self.target_state))
+        state, rows = self.target_state, len(ids)
+        step = [(state.static, rows, self.state.tree if mode.tree else None)]
+        return self.target.predict(self.target.run_layers(ids, [(state, rows)], step))
 
     def _verify(self, mode: Mode) -> None:
+        rows, start = mode.depth + 1, self.state.numbers[1:2] - 1
         compute_distribution(
             self._rows(mode), self.state, self.p, allowed=self.allowed if mode.masked else None,
             greedy=mode.rule is Rule.GREEDY, adjusts=mode.adjusts, truncates=mode.truncates,
+            tree=mode.tree,
         )  # fmt: skip
         q = self.q if mode.drafts or mode.drawn else None
-        acceptance.verify(self.p, q, self.state, self.result, rule=mode.rule, depth=mode.depth)
+        acceptance.verify(
+            self.p, q, self.state, self.result, rule=mode.rule, depth=mode.depth, tree=mode.tree
+        )
+        kept = self.state.kept[:rows]
+        if mode.tree:
+            self.target_state.move(start, kept)
         if mode.top:
-            acceptance.write_top(self.p, self.result, mode.depth + 1)
+            p = self.p.index_select(0, kept) if mode.tree else self.p[:rows]
+            acceptance.write_top(p, self.result)
 
     def _update_last_tokens(self, depth: int) -> None:
         """Take the last two tokens of the text after this round, however many were accepted."""

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from engine.kernels.cuda.kv_cache import StaticKVCache
+import torch
+from torch import Tensor
+
+from engine.kernels.cuda.kv_cache import StaticKVCache, move_rows
 from engine.machine.devices import device_errors
 from engine.models.hidden_states import AuxHiddenStates
 from engine.models.sequence_state import SequenceState
 
-Step = Sequence[tuple[StaticKVCache, int]]
-"""The caches of a step's sequences, and how many of its rows each has."""
+Step = Sequence[tuple[StaticKVCache, int, Tensor | None]]
+"""The caches of a step's sequences, how many of its rows each has, and the tree that these form, see
+``engine.kernels.cuda.trees``; None: a chain."""
 
 
 class DeviceState(SequenceState):
@@ -31,6 +35,18 @@ class DeviceState(SequenceState):
         """See ``SequenceState``. Rounds on the device may have advanced beyond the host's length."""
         super().settle(length)
         self._update_device()
+
+    def move(self, start: Tensor, rows: Tensor) -> None:
+        """Move rows and their hidden states; see ``StaticKVCache.move``."""
+        self.static.move(start, rows)
+        if self.aux is not None:
+            move_rows(self.aux.rows, 1, start, rows)
+
+    def _keep_path(self, rows: Sequence[int]) -> None:
+        device = self.static.length.device
+        with device_errors(device):
+            start = torch.tensor([self.length], device=device)
+            self.move(start, torch.tensor(rows, device=device))
 
     def copy_prefix(self, other: SequenceState, length: int) -> int:
         """See ``SequenceState``. Rounds that run ahead there only write beyond ``length``."""

@@ -145,7 +145,6 @@ class NativeState(SequenceState):
         self._slots = [_addresses(sizes, each) for each in (self.keys, self.values)]
         self._last_slots = architecture.last_slots
         self._places = [(size, sizes[:slot].count(size)) for slot, size in enumerate(sizes)]
-        self._tree: Sequence[int] | None = None  # parents of the pending rows
         self._placed: object = None  # what the current step points into
         aux_layers = (
             [] if aux is None else [_aux_layer(aux, aux_layer) for aux_layer in aux.aux_layers]
@@ -206,20 +205,13 @@ class NativeState(SequenceState):
         self.recurrences.computed(rows, **now, final=final)
         super().append(rows, final=final)
 
-    def append_tree(self, parents: Sequence[int]) -> None:
-        """Record that the step has computed a tree's rows in the last group, after no pending ones."""
-        assert not self.pending
-        self.append(len(parents), final=False)
-        self._tree = parents
-
     def commit(self, rows: Sequence[int]) -> None:
-        tree = self._tree
-        if tree is None or not rows:
+        if self._tree is None or not rows:
             self.recurrences.commit(rows, length=self.length, pending=self.pending)
-            super().commit(rows)
-            return
-        if [tree[row] for row in rows] != [-1, *rows[:-1]]:
-            raise ValueError(f"{list(rows)} is no path from the root of a tree of {len(tree)}")
+        super().commit(rows)
+
+    def _keep_path(self, rows: Sequence[int]) -> None:
+        # The step has left a tree's rows in the last group.
         for position, row in enumerate(rows, self.length):
             group, lane = divmod(position, native.LANES)
             for size in self.keys:
@@ -229,7 +221,6 @@ class NativeState(SequenceState):
         if self.aux is not None:
             self.aux.keep(self.length, rows)
         self.recurrences.commit_tree(rows, length=self.length)
-        self.settle(self.length + len(rows))
 
     def reachable(self, length: int) -> int:
         """See ``SequenceState``. Recurrent layers go back to where they were saved, and to 0."""
@@ -250,10 +241,6 @@ class NativeState(SequenceState):
         if self.recurrences.states and self.length:
             saved = self.recurrences.save(self.length)
             self._checkpoints.save(self.length, saved, saved.bytes)
-
-    def settle(self, length: int) -> None:
-        super().settle(length)
-        self._tree = None
 
     def copy_prefix(self, other: SequenceState, length: int) -> int:
         """See ``SequenceState``. The last group of keys is copied whole, with stale ones."""

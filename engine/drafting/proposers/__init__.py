@@ -36,8 +36,6 @@ class Entry:
     takes_all: bool = False
 
 
-TREE_NODES = "tree_nodes"
-"""The option of those that draft trees. A target that verifies none is sent chains."""
 _HERE = "engine.drafting.proposers"
 _NO_PAST: Mapping[str, OptionValue] = {"max_cached_requests": 0}
 _REGISTRY: Mapping[str, Entry] = {

@@ -16,9 +16,9 @@ from typing import NamedTuple
 from torch import Tensor
 
 from engine.backends.operations import Draft
-from engine.decoding.proposer import DraftProposal
+from engine.decoding.proposer import DeviceDrafting, DraftProposal
 from engine.decoding.sampling import Sampler
-from engine.drafting.proposers.drawing import floors_of, option, stream_of
+from engine.drafting.proposers.drawing import HeadProposer, floors_of, option, stream_of
 from engine.events import Budget, Tree
 from engine.models.hidden_states import Backbone
 from engine.values import MAX_DEPTH
@@ -34,14 +34,28 @@ class BranchOptions:
         range=(0, MAX_DEPTH),
     )
 
-    def nodes(self, sampler: Sampler, target: Backbone, budget: Budget) -> int:
-        """Return how many tokens a tree may have in this round; 0 for a chain.
+    def branches(self, sampler: Sampler, target: Backbone) -> bool:
+        """Return whether trees are drafted. Rules that weigh q are defined along a chain."""
+        return bool(self.tree_nodes and target.tree_nodes) and not sampler.rule.weighs_q
 
-        Rules that weigh q are defined along a chain, and not every target verifies branches.
-        """
-        if sampler.rule.weighs_q:
+    def nodes(self, sampler: Sampler, target: Backbone, budget: Budget) -> int:
+        """Return how many tokens a tree may have in this round; 0 for a chain."""
+        if not self.branches(sampler, target):
             return 0
         return min(self.tree_nodes, target.tree_nodes, budget.nodes)
+
+
+class BranchingProposer(HeadProposer):
+    """A head that can draft trees, on the host."""
+
+    options: BranchOptions
+    target: Backbone
+
+    def device_drafting(self) -> DeviceDrafting | None:
+        # Before the first request, which has a sampler, no trees are wanted.
+        if self.options.tree_nodes and self.options.branches(self.sampler, self.target):
+            return None
+        return super().device_drafting()
 
 
 class Level(NamedTuple):
@@ -56,7 +70,7 @@ def candidates(sampler: Sampler, logits: Tensor, drafted: Sequence[int], positio
 
     Under ``coupled`` they are ranked by the target's own noise.
     """
-    adjusted = sampler.adjusted(logits, [drafted])
+    adjusted = sampler.adjusted(logits.cpu(), [drafted])  # one wait for a device
     p = sampler.probabilities(adjusted)
     tokens = sampler.rank(adjusted, p, position, stream_of(sampler), MAX_DEPTH)
     return Level(tokens, p[0, tokens].tolist())

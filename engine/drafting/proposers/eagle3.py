@@ -16,15 +16,15 @@ from engine.decoding.proposer import NOTHING, DraftProposal
 from engine.decoding.sampling import Sampler
 from engine.drafting.heads.eagle3 import Eagle3Draft, Eagle3Head
 from engine.drafting.heads.mtp import MtpHead
-from engine.drafting.proposers.branches import BranchOptions, draft_tree
-from engine.drafting.proposers.drawing import HeadProposer, draft_chain, floors_of
+from engine.drafting.proposers.branches import BranchingProposer, BranchOptions, draft_tree
+from engine.drafting.proposers.drawing import draft_chain, floors_of
 from engine.drafting.resources import Resources
 from engine.drafting.vocabulary_trimmer import VocabularyTrimmer, frequent_tokens
 from engine.events import Budget
 from engine.kernels.operands import Candidates
 
 
-class Eagle3Proposer(HeadProposer):
+class Eagle3Proposer(BranchingProposer):
     """Keeps keys and values of the head's layer, one row per token in the target's state.
 
     Row i is computed from the target's hidden states up to token i, and from token i + 1. Rows computed

@@ -9,14 +9,20 @@ from torch import Tensor
 from engine.backends.operations import Draft
 from engine.decoding.proposer import DraftProposal
 from engine.drafting.heads.medusa import MedusaHead
-from engine.drafting.proposers.branches import BranchOptions, Level, candidates, grow
+from engine.drafting.proposers.branches import (
+    BranchingProposer,
+    BranchOptions,
+    Level,
+    candidates,
+    grow,
+)
 from engine.drafting.proposers.drawing import Chain, Floors, floors_of
 from engine.drafting.proposers.recurrent import StatelessProposer
 from engine.drafting.resources import Resources
 from engine.events import Budget
 
 
-class MedusaProposer(StatelessProposer):
+class MedusaProposer(BranchingProposer, StatelessProposer):
     """Reads the last committed token's hidden state once for all tokens of a draft.
 
     The target chose the pending token from that hidden state, so head k predicts the token k + 1 places
@@ -28,14 +34,14 @@ class MedusaProposer(StatelessProposer):
     needs: ClassVar[frozenset[str]] = frozenset({MedusaHead.kind})
 
     def __init__(self, options: BranchOptions, resources: Resources) -> None:
-        super().__init__(*resources.head(MedusaHead))
+        StatelessProposer.__init__(self, *resources.head(MedusaHead))
         self.options = options
 
     def _propose(self, draft: Draft, position: int, depth: int, budget: Budget) -> DraftProposal:
         floors = floors_of(self.sampler, budget)
         nodes = self.options.nodes(self.sampler, self.target, budget)
         if nodes:
-            return self._tree(draft.all_logits(depth), position, nodes, floors)
+            return self._tree(draft.all_logits(depth).cpu(), position, nodes, floors)
         if draft.draws and self.sampler.samples_raw:
             return super()._propose(draft, position, depth, budget)
         chain = Chain(self.sampler, position, floors)

@@ -17,6 +17,8 @@ from engine.values import MAX_ROWS
 
 _LEAST = 16
 """Least rows and columns of a tile on tensor cores."""
+_ALL_REGISTERS = 255
+"""Of a thread. With them trees spill nothing, and as many programs fit as with a tiling's own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,13 +107,15 @@ def attend(
     window: int | None = None,
     cap: float | None = None,
     causal: bool = True,
+    tree: Tensor | None = None,
 ) -> Tensor:
     """Return the attention of each row: ``(rows, heads * head_dim)`` in the dtype of ``query``.
 
     ``query (rows, heads, head_dim)`` bf16, already multiplied by the scale of the scores. Row i
     is at position ``length + i``; its key and value and those before are in ``cache``. It sees
     itself and the ``window - 1`` positions before it, or all of them; if not ``causal``, also the
-    rows after it. Scores s become ``cap * tanh(s / cap)`` where there is a ``cap``.
+    rows after it. Scores s become ``cap * tanh(s / cap)`` where there is a ``cap``. In a ``tree`` (see
+    ``trees``) row i is stored there too, but its position is its depth's, and it sees its ancestors.
 
     Overwrites ``workspace``. Never waits for the device: ``length (1,)`` int32 is read there, and
     a program reads as many splits as that needs. More than 16 rows work too if the workspace has room.
@@ -129,16 +133,20 @@ def attend(
         query, cache.keys, cache.values,
         cache.key_scales if scaled else length,  # any pointer: it is not read
         cache.value_scales if scaled else length,
-        length, workspace.acc, workspace.m_i, workspace.l_i, rows, capacity, parts,
+        length, workspace.acc, workspace.m_i, workspace.l_i, length if tree is None else tree,
+        rows, capacity, parts,
         HEADS=heads, GROUP=group, WIDTH=head_dim, PADDED=padded, ROWS=tiling.rows,
         POSITIONS=tiling.positions, SPLIT=tiling.split, WINDOW=window or 0, CAP=cap or 0.0,
-        CAUSAL=causal, SCALED=scaled, num_warps=tiling.warps, num_stages=tiling.stages,
-        enable_fp_fusion=False, maxnreg=tiling.registers,
+        CAUSAL=causal, SCALED=scaled, TREE=tree is not None, num_warps=tiling.warps,
+        num_stages=tiling.stages, enable_fp_fusion=False,
+        maxnreg=tiling.registers if tree is None else _ALL_REGISTERS,
     )  # fmt: skip
     kernels.combine_parts[(rows, heads)](
-        workspace.acc, workspace.m_i, workspace.l_i, length, out, parts,
+        workspace.acc, workspace.m_i, workspace.l_i, length, out,
+        length if tree is None else tree, parts,
         HEADS=heads, WIDTH=head_dim, PADDED=padded, SPLIT=tiling.split, CHUNK=tiling.chunk,
-        WINDOW=window or 0, CAUSAL=causal, num_warps=4, enable_fp_fusion=False,
+        WINDOW=window or 0, CAUSAL=causal, TREE=tree is not None, num_warps=4,
+        enable_fp_fusion=False,
     )  # fmt: skip
     return out
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import torch
 from torch import Tensor
@@ -47,7 +48,8 @@ class StaticKVCache:
     Layers that attend have a slot each, of their own size, or share one.
 
     ``length (1,)`` int32 on the device: the valid positions. Later positions are stale but finite.
-    ``told``: the length that the host set last; graphs have advanced it since.
+    ``told``: the length that the host set last; graphs have advanced it since. ``parts``: what all slots
+    hold, ``(slots, 2, kv_heads, capacity, ...)`` of each size, so that few operations move all of a row.
     A scale belongs to one position of one head: it is written once, with the position, so a row's
     key has the same bits whatever was written beside it or rolled back before.
     """
@@ -62,7 +64,13 @@ class StaticKVCache:
     ) -> None:
         """``slots``: kv_heads and head_dim of each."""
         self.capacity = capacity
-        self.slots = [_empty(*size, capacity, device, dtype) for size in slots]
+        self.parts: list[Tensor] = []
+        made = {}
+        for size in dict.fromkeys(slots):
+            parts = _empty(slots.count(size), *size, capacity, device, dtype)
+            self.parts += parts
+            made[size] = iter(zip(*parts, strict=True))  # of each slot: keys and values, scales
+        self.slots = [LayerKV(*chain(*next(made[size]))) for size in slots]
         self.length = torch.zeros(1, dtype=torch.int32, device=device)
         self.told = 0
 
@@ -72,6 +80,15 @@ class StaticKVCache:
             raise ValueError(f"a cache of {self.capacity} positions cannot hold {length}")
         self.told = length
         self.length.fill_(length)
+
+    def move(self, start: Tensor, rows: Tensor) -> None:
+        """Move these of the rows that were stored from ``start`` on, one after the other, to ``start``.
+
+        ``start`` int64 (1,) and ``rows`` int64 (count,) are on the device, which nothing waits for.
+        """
+        for part in self.parts:
+            # torch moves no fp8.
+            move_rows(part.view(torch.uint8) if part.dtype == FP8 else part, 3, start, rows)
 
     def check(self) -> None:
         """Raise AssertionError if an invariant is broken (for tests; waits for the device)."""
@@ -83,10 +100,24 @@ class StaticKVCache:
 
 
 def _empty(
-    kv_heads: int, head_dim: int, capacity: int, device: torch.device, dtype: torch.dtype
-) -> LayerKV:
+    slots: int,
+    kv_heads: int,
+    head_dim: int,
+    capacity: int,
+    device: torch.device,
+    dtype: torch.dtype,
+) -> list[Tensor]:
+    """Return ``StaticKVCache.parts`` of one size."""
+    shape = slots, 2, kv_heads, capacity
     # Zeros, not empty: a masked NaN would still poison 0 * NaN in the weighted sum.
-    keys, values = torch.zeros(2, kv_heads, capacity, head_dim, dtype=dtype, device=device)
-    if dtype != FP8:
-        return LayerKV(keys, values)
-    return LayerKV(keys, values, *torch.zeros(2, kv_heads, capacity, device=device))
+    parts = [torch.zeros(*shape, head_dim, dtype=dtype, device=device)]
+    return [*parts, torch.zeros(shape, device=device)] if dtype == FP8 else parts
+
+
+def move_rows(part: Tensor, dim: int, start: Tensor, rows: Tensor) -> None:
+    """Move rows of ``part`` in dimension ``dim``; see ``StaticKVCache.move``."""
+    places = torch.arange(len(rows), device=part.device)
+    there, source = (start + each for each in (places, rows))
+    last = part.shape[dim] - 1
+    moved = part.index_select(dim, source.clamp_max(last))
+    part.index_copy_(dim, there.clamp_max(last), moved)

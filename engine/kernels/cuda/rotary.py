@@ -17,6 +17,7 @@ def rope_and_store(
     norm: Tensor | None = None,
     epsilon: float = 0.0,
     scale: float = 1.0,
+    tree: Tensor | None = None,
 ) -> Tensor:
     """Return the queries ``(rows, heads, head_dim)`` in the dtype of ``qkv``; write ``cache``.
 
@@ -25,7 +26,8 @@ def rope_and_store(
     2) float32: cosine and sine of every pair, (1, 0) for pairs that a partial rotation leaves as they
     are; None where the layer has no rope. ``norm`` (heads + kv_heads, head_dim) float32 is the RMSNorm
     weight of each query and key head (Qwen3, Gemma 3), or None. ``scale`` is the scale of the scores;
-    it multiplies the queries here because an 8-bit weight would lose it.
+    it multiplies the queries here because an 8-bit weight would lose it. In a ``tree`` (see ``trees``)
+    row i is stored at ``length + i`` and turned by its depth.
     """
     from engine.kernels.cuda import rotary_kernel as kernels
 
@@ -44,8 +46,10 @@ def rope_and_store(
         length, query, cache.keys, cache.values,
         cache.key_scales if scaled else length,
         cache.value_scales if scaled else length,
+        length if tree is None else tree,
         capacity, epsilon, scale, HEADS=heads, KV_HEADS=kv_heads, WIDTH=head_dim,
         PAIRS=1 << (head_dim // 2 - 1).bit_length(), NORMED=norm is not None,
-        ROTATED=rotation is not None, SCALED=scaled, num_warps=1, enable_fp_fusion=False,
+        ROTATED=rotation is not None, SCALED=scaled, TREE=tree is not None, num_warps=1,
+        enable_fp_fusion=False,
     )  # fmt: skip
     return query

@@ -46,6 +46,7 @@ def rope_and_store(
     values: tl.tensor,
     key_scales: tl.tensor,  # (KV_HEADS, capacity) float32; unused unless SCALED
     value_scales: tl.tensor,
+    tree: tl.tensor,  # see trees.py; unused unless TREE
     capacity: tl.tensor,
     epsilon: tl.tensor,
     scale: tl.tensor,  # of the scores
@@ -56,6 +57,7 @@ def rope_and_store(
     NORMED: tl.constexpr,
     ROTATED: tl.constexpr,
     SCALED: tl.constexpr,
+    TREE: tl.constexpr,
 ) -> None:
     """Norm, rotate and store one head; skip rows beyond the capacity. Program: (row, head of qkv)."""
     row, head = tl.program_id(0), tl.program_id(1)
@@ -82,7 +84,8 @@ def rope_and_store(
         even = even * inverse * tl.load(weight, mask=inside, other=0.0)
         odd = odd * inverse * tl.load(weight + 1, mask=inside, other=0.0)
     if ROTATED:
-        angle = rotation + (tl.minimum(position, capacity - 1) * (WIDTH // 2) + pair) * 2
+        turn = tl.load(length) + tl.load(tree + row) if TREE else position
+        angle = rotation + (tl.minimum(turn, capacity - 1) * (WIDTH // 2) + pair) * 2
         cosine = tl.load(angle, mask=inside, other=1.0)
         sine = tl.load(angle + 1, mask=inside, other=0.0)
         even, odd = even * cosine - odd * sine, even * sine + odd * cosine

@@ -65,14 +65,14 @@ class Device:
         places = range(at, at + depth)
         return tuple((self.text[i] + (not self.agrees[i])) % VOCABULARY for i in places)
 
-    def put(self, chain: Sequence[int], q: Any) -> None:
-        self.chain = chain
+    def put(self, drafted: Sequence[int], q: Any, parents: Any = None) -> None:
+        self.chain = drafted
 
     def launch(
         self, depth: int, *, drafts: bool = False, drawn: bool = False, masked: bool = False,
-        logits: Any = None,
+        tree: bool = False, logits: Any = None,
     ) -> Any:  # fmt: skip
-        assert not masked and logits is None
+        assert not masked and not tree and logits is None
         assert depth in DEPTHS
         self.launched += 1
         self.unread += 1

@@ -26,6 +26,7 @@ from engine.drafting import proposers
 from engine.drafting.controllers.factory import ControllerFactory
 from engine.drafting.resources import DRAFT, Resources
 from engine.events import Round
+from engine.models.base import TreeModel
 from engine.request import PLAIN, Control, Speculation
 from engine.values.sampling import AcceptanceRule, Sampling
 from tests.engine.decoding.test_loop import GREEDY, PROMPT, VOCABULARY, draft_table, heads, table
@@ -75,7 +76,11 @@ class Beside:
                 if isinstance(work, VerifyWork) and self.chance.random() < 0.8:
                     part = work.entry()
                     model, rows = work.target.model, len(part.tokens)
-                    logits = model.forward(part.tokens, part.state, last=rows, final=False)
+                    if part.parents is None:
+                        logits = model.forward(part.tokens, part.state, last=rows, final=False)
+                    else:
+                        assert isinstance(model, TreeModel)
+                        logits = model.forward_tree(part.tokens, part.parents, part.state)
                     work.finish(logits, perf_counter())
                 yield rounds.finish()
 
@@ -158,7 +163,6 @@ class Pair:
             said = [token for each in rounds for token in each.tokens[: each.emitted]]
             assert context.tokens == [*prompt, *said]
             assert len(said) <= limit
-            assert round.tree.is_chain or not target.runs_rounds
             assert round.budget.needed == ()
             if stop_after == len(rounds):
                 loop.close()
@@ -257,11 +261,14 @@ def test_who_drafted_is_told(where: str, control: Control) -> None:
     assert all((round.budget.proposer is not None) == (control is Control.AUTO) for round in rounds)
 
 
+@pytest.mark.parametrize("nodes", [0, 7])
 @everybody
-def test_who_drafts_chains_on_the_host_has_the_same_rounds_everywhere(name: str) -> None:
-    """But for what the device's clock says. A device's own rounds run ahead, so they end otherwise."""
-    chains = tree_options(name, 0)
-    pairs = [Pair.load(where, name, options=chains) for where in KINDS]
+def test_who_drafts_on_the_host_has_the_same_rounds_everywhere(name: str, nodes: int) -> None:
+    """Chains and trees, but for what the device's clock says. A device's own rounds run ahead."""
+    options = tree_options(name, nodes)
+    if nodes and not options:
+        return
+    pairs = [Pair.load(where, name, options=options) for where in KINDS]
     if name in (PLAIN, DRAFT):
         assert isinstance(pairs[0].proposer, RoundProposer)
         return
@@ -273,6 +280,17 @@ def test_who_drafts_chains_on_the_host_has_the_same_rounds_everywhere(name: str)
         for pair in pairs
     )
     assert here == there
+    assert any(not tree.is_chain for _, tree, *_ in here) == bool(nodes)
+    assert any(path != tuple(range(len(path))) for _, _, path, *_ in here) == bool(nodes)
+
+
+@pytest.mark.parametrize("name", [name for name in proposers.names() if tree_options(name, 1)])
+def test_trees_beside_others_change_no_words(name: str) -> None:
+    for seed, sampling in enumerate((GREEDY, COUPLED)):
+        pair = Pair.load("device", name, options=tree_options(name, 7))
+        context, rounds = pair.reply(sampling=sampling, limit=LENGTH, others=random.Random(seed))
+        assert context.output == plain(sampling, LENGTH)
+        assert any(not round.tree.is_chain for round in rounds)
 
 
 def test_two_runners_of_a_text_are_kept() -> None:

@@ -55,16 +55,6 @@ def test_all_that_a_target_alone_can_do_is_told() -> None:
     )
 
 
-def test_a_target_that_verifies_no_trees_offers_none() -> None:
-    for name in proposers.names():
-        offered = {option.name for option in proposer_info(name).options}
-        left = {option.name for option in proposer_info(name, trees=False).options}
-        assert left == offered - {"tree_nodes"}
-    assert "tree_nodes" in {option.name for option in proposer_info("eagle3").options}
-    ngram = capabilities(Resources(), HERMES, trees=False).proposer("ngram")
-    assert ngram == proposer_info("ngram")
-
-
 @pytest.mark.parametrize("name", proposers.names())
 def test_all_of_every_proposer_is_told(name: str) -> None:
     info, entry = told(proposer_info(name)), proposers.entry_of(name)

@@ -19,6 +19,7 @@ from engine.kernels.cuda.kv_cache import FP8, LayerKV, StaticKVCache
 from engine.kernels.cuda.linear.dispatch import DTYPE
 from engine.kernels.cuda.references import attend_reference, rope_and_store_reference
 from engine.kernels.cuda.rotary import rope_and_store
+from engine.kernels.cuda.trees import branch, tree_table
 from engine.models.architecture import Attention
 from engine.values import MAX_ROWS
 
@@ -93,11 +94,7 @@ class AttentionCase:
     def check_attends(self, comparison: Comparison) -> Callable[[], object]:
         """Try ``attend``, and torch's attention of a prompt; see ``try_kernel``."""
         spec, cache = self.spec, self._filled()
-        tiling = self._tiling
-        workspace = Workspace.make(
-            heads=spec.heads, head_dim=spec.head_dim, capacity=self.capacity, tiling=tiling,
-            device=self.device, rows=STREAMED_ROWS,
-        )  # fmt: skip
+        tiling, workspace = self._tiling, self._workspace()
         masks: dict[str, Any] = {"window": spec.window, "cap": spec.score_cap}
         query = self._queries(MAX_ROWS)
         for start in self._starts():
@@ -131,6 +128,41 @@ class AttentionCase:
                 comparison.near(attend_prompt(many, kv, past), expected, _ATTENTION_ERROR)
         return lambda: run(slice(None))
 
+    def check_trees(self, comparison: Comparison) -> Callable[[], object]:
+        """Try rope, the cache and attention of a tree, and its accepted path; see ``try_kernel``."""
+        ours, chain = self._filled(), self._filled()
+        qkv, parents = self._qkv(MAX_ROWS, seed=1), _parents(MAX_ROWS)
+        tree, workspace = tree_table(parents).to(self.device), self._workspace()
+        masks: dict[str, Any] = {"window": self.spec.window, "cap": self.spec.score_cap}
+
+        def run(cache: StaticKVCache, rows: list[int], tree: Tensor | None = None) -> Tensor:
+            slot, length = cache.slots[0], cache.length
+            query = rope_and_store(qkv[rows], slot, length, **self.rope, tree=tree)
+            return attend(query, slot, length, workspace, self._tiling, **masks, tree=tree)
+
+        every = list(range(MAX_ROWS))
+        leaves = [row for row in every if row not in parents]
+        for start in reversed(self._starts()):  # what one leaves behind it, the next does not see
+            for leaf in some(leaves, self.device):
+                for cache in (ours, chain):
+                    cache.set_length(start)
+                whole = run(ours, every, tree)
+                path = branch(parents, leaf)
+                comparison.same(whole[path], run(chain, path), f"in a tree's branch of {len(path)}")
+                ours.move(chain.length.long(), torch.tensor(path, device=self.device))
+                end = start + len(path)
+                for pair in zip(ours.parts, chain.parts, strict=True):
+                    moved, right = (_bits(each[:, :, :, :end]) for each in pair)
+                    comparison.same(moved, right, "where a tree's accepted rows were moved")
+        return lambda: run(ours, every, tree)
+
+    def _workspace(self) -> Workspace:
+        spec = self.spec
+        return Workspace.make(
+            heads=spec.heads, head_dim=spec.head_dim, capacity=self.capacity, tiling=self._tiling,
+            device=self.device, rows=STREAMED_ROWS,
+        )  # fmt: skip
+
     def _starts(self, rows: int = MAX_ROWS) -> list[int]:
         """Return positions of row 0: the first, at borders of splits, chunks and parts, and the last."""
         tiling, last = self._tiling, self.capacity - rows
@@ -159,6 +191,13 @@ class AttentionCase:
         width = (self.spec.heads + 2 * self.spec.kv_heads) * self.spec.head_dim
         draw = torch.Generator(self.device).manual_seed(seed)
         return torch.randn(rows, width, generator=draw, device=self.device).to(DTYPE)
+
+
+def _parents(rows: int) -> list[int]:
+    """Return the parents of a random tree's rows; siblings are near one another, so branches are long."""
+    draw = torch.Generator().manual_seed(rows)
+    reach = torch.randint(1, 4, (rows,), generator=draw).tolist()
+    return [max(row - each, 0) if row else -1 for row, each in enumerate(reach)]
 
 
 def _bits(stored: Tensor) -> Tensor:

@@ -7,12 +7,13 @@ from typing import Protocol
 
 from torch import Tensor
 
+from engine.events import Tree
 from engine.values.sampling import AcceptanceRule, Sampling
 
 
 @dataclass(frozen=True, slots=True)
 class RoundCase:
-    """A round: a text, the chain drafted after it, and how its tokens are chosen."""
+    """A round: a text, what was drafted after it, and how its tokens are chosen."""
 
     vocabulary: int
     rule: AcceptanceRule
@@ -20,14 +21,14 @@ class RoundCase:
     seed: int
     prompt: tuple[int, ...]
     output: tuple[int, ...]
-    chain: tuple[int, ...]
+    tree: Tree
 
 
 class HostRules(Protocol):
     """The host's sampling and acceptance."""
 
     def probabilities(self, case: RoundCase, logits: Tensor) -> Tensor:
-        """Return what the host draws from: (depth + 1, vocabulary)."""
+        """Return what the host draws from: (nodes + 1, vocabulary)."""
 
     def tokens(
         self, case: RoundCase, logits: Tensor, p: Tensor, q: Tensor | None

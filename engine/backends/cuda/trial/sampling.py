@@ -10,6 +10,7 @@ from torch import Tensor
 
 from engine.backends.cuda.trial.findings import Comparison
 from engine.backends.cuda.trial.rounds import HostRules, RoundCase
+from engine.events import Tree
 from engine.kernels.cuda.sampling.acceptance import Rule, empty_result, read_result, verify
 from engine.kernels.cuda.sampling.distribution import compute_distribution
 from engine.kernels.cuda.sampling.state import SamplingState
@@ -89,18 +90,23 @@ def _case(rule: AcceptanceRule, vocabulary: int, number: int, draw: torch.Genera
         sampling = replace(sampling, temperature=0.0, top_k=0, top_p=1.0, min_p=0.0)
     seed = (below(2**62) << 2) - 2**63 + number
     prompt, output = tokens(1 + below(4)), tokens(below(4))
-    return RoundCase(vocabulary, rule, sampling, seed, prompt, output, tokens(below(MAX_DEPTH + 1)))
+    tree = Tree.chain(tokens(below(MAX_DEPTH + 1)))
+    if number % 2 and not rule.weighs_q:
+        tree = Tree(
+            tree.tokens, tuple(node - 1 - below(min(node + 1, 3)) for node in range(len(tree)))
+        )
+    return RoundCase(vocabulary, rule, sampling, seed, prompt, output, tree)
 
 
 def _logits(case: RoundCase, device: torch.device) -> tuple[Tensor, Tensor | None]:
-    """Return the target's logits (depth + 1, vocabulary), and a draft's (depth, vocabulary) for every
+    """Return the target's logits (nodes + 1, vocabulary), and a draft's (nodes, vocabulary) for every
     other round of a rule that weighs q. Both often prefer the drafted tokens."""
-    draw, depth = torch.Generator().manual_seed(case.seed % 2**32), len(case.chain)
+    draw, depth = torch.Generator().manual_seed(case.seed % 2**32), len(case.tree)
     x = 2 * torch.randn(depth + 1, case.vocabulary, generator=draw)
     if case.seed % 3 == 0:
         x = x.round()  # ties
-    rows = torch.arange(depth)
-    x[rows, list(case.chain)] = x.amax(-1)[:depth] + torch.randn(depth, generator=draw) + 1
+    rows = [parent + 1 for parent in case.tree.parents]
+    x[rows, list(case.tree.tokens)] = x.amax(-1)[rows] + torch.randn(depth, generator=draw) + 1
     if not (case.rule.weighs_q and depth and case.seed % 2):
         return x.to(device), None
     near = x[:depth] + 0.5 * torch.randn(depth, case.vocabulary, generator=draw)
@@ -114,7 +120,8 @@ class _Bench:
         self.case, self.device = case, device
         self.state = SamplingState.empty(case.vocabulary, device)
         self.state.begin(case.sampling, case.seed, self._text(()), len(case.prompt))
-        self.state.put(case.chain)
+        self.branches = not case.tree.is_chain
+        self.state.put(case.tree.tokens, case.tree.row_parents if self.branches else None)
         self.result = empty_result(device)
 
     def distribution(self, logits: Tensor) -> Tensor:
@@ -122,17 +129,22 @@ class _Bench:
         p = torch.zeros(logits.shape, device=self.device)
         compute_distribution(
             logits, self.state, p, greedy=self.case.rule is AcceptanceRule.GREEDY,
-            adjusts=sampling.penalises, truncates=sampling.truncates,
+            adjusts=sampling.penalises, truncates=sampling.truncates, tree=self.branches,
         )  # fmt: skip
         return p
 
     def verify(self, p: Tensor, q: Tensor | None) -> RoundResult:
-        depth = len(self.case.chain)
-        verify(p, q, self.state, self.result, rule=Rule[self.case.rule.name], depth=depth)
-        return read_result(self.result.cpu(), depth)
+        nodes, rule = len(self.case.tree), Rule[self.case.rule.name]
+        verify(p, q, self.state, self.result, rule=rule, depth=nodes, tree=self.branches)
+        return read_result(self.result.cpu(), nodes)
 
     def advanced(self, result: RoundResult) -> bool:
-        """Return whether the state is that of the text with the round's tokens."""
+        """Return whether the state is that of the text with the round's tokens, and has a tree's path."""
+        if self.branches:
+            path = self.case.tree.path_of(result.tokens[:-1])
+            rows = [0, *(node + 1 for node in path)]
+            if self.state.kept[: len(rows)].tolist() != rows:
+                return False
         after = SamplingState.empty(self.case.vocabulary, self.device)
         text = self._text(result.tokens)
         after.begin(self.case.sampling, self.case.seed, text, len(self.case.prompt))

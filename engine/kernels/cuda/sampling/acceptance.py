@@ -1,8 +1,9 @@
-"""Draw tokens, verify a chain by the rules of ``engine.decoding.acceptance``, and read the result.
+"""Draw tokens, verify what was drafted by the rules of ``engine.decoding.acceptance``, read the result.
 
 A token is drawn by an exponential race: each token's time is E / p, with exponential noise E, and the
 earliest wins. It equals the Gumbel-max trick, with one division. Every row draws the token that would
-follow if the chain ended there: all rows at once, though only one is used.
+follow if the chain ended there: all rows at once, though only one is used. Rows of a tree at one depth
+have the same noise, that of their position.
 """
 
 from __future__ import annotations
@@ -68,7 +69,8 @@ def _race(races: tl.tensor, noise: tl.tensor, weights: tl.tensor, tokens: tl.ten
 def race_kernel(
     vocabulary: tl.tensor, depth: tl.tensor, first: tl.tensor, numbers: tl.tensor, drafted: tl.tensor,
     p_rows: tl.tensor, q_rows: tl.tensor, races: tl.tensor, left: tl.tensor, scales: tl.tensor,
-    RULE: tl.constexpr, STREAM: tl.constexpr, HAS_Q: tl.constexpr,
+    tree: tl.tensor, RULE: tl.constexpr, STREAM: tl.constexpr, HAS_Q: tl.constexpr,
+    TREE: tl.constexpr,
 ) -> None:  # fmt: skip
     """Draw each row's token from its residual and from p; grid (depth + 1, tiles)."""
     row, tile = tl.program_id(0), tl.program_id(1)
@@ -97,7 +99,7 @@ def race_kernel(
     if RULE == _BLOCK_RULE:
         tl.atomic_add(left + row, tl.sum((residual * _MASS_ONE).to(tl.int64), 0), sem="relaxed")
     if tl.max(p, 0) > 0:
-        position = tl.load(numbers + 1) + first + row
+        position = tl.load(numbers + 1) + first + (tl.load(tree + row) if TREE else row)
         noise = exponential(noise_key(tl.load(numbers), stream, position), tokens)
         _race(races + row, noise, residual, tokens)
         if RULE >= _REJECTION:
@@ -108,13 +110,22 @@ def race_kernel(
 def accept_kernel(
     vocabulary: tl.tensor, depth: tl.tensor, numbers: tl.tensor, drafted: tl.tensor, seen: tl.tensor,
     p_rows: tl.tensor, q_rows: tl.tensor, highest: tl.tensor, likeliest: tl.tensor, races: tl.tensor,
-    left: tl.tensor, scales: tl.tensor, out: tl.tensor, RULE: tl.constexpr, HAS_Q: tl.constexpr,
+    left: tl.tensor, scales: tl.tensor, out: tl.tensor, tree: tl.tensor, kept: tl.tensor,
+    RULE: tl.constexpr, HAS_Q: tl.constexpr, TREE: tl.constexpr,
 ) -> None:  # fmt: skip
-    """Apply the rule to all rows at once, write the round and advance the state; one program."""
+    """Apply the rule to all rows at once, write the round and advance the state; one program.
+
+    Of a tree also write the rows of the accepted path to ``kept``, the root's first; only for rules that
+    do not weigh q.
+    """
     rows = tl.arange(0, _ROWS)
     nodes = rows < depth
     chain = tl.load(drafted + rows, nodes, other=0)
-    p = tl.load(p_rows + rows * vocabulary + chain, nodes, other=0.0)
+    before = rows  # the row before each node
+    if TREE:  # node i has row i + 1
+        up = tl.load(tree + rows + 1, nodes, other=1) - 1
+        before = tl.load(tree + (rows + 2) * _ROWS + up, nodes, other=_ROWS)
+    p = tl.load(p_rows + before * vocabulary + chain, nodes, other=0.0)
     q = nodes.to(tl.float32)
     if RULE == _GREEDY:
         q = q * float("nan")  # nobody has computed it
@@ -138,19 +149,32 @@ def accept_kernel(
         chances = tl.where(lost > 0, rest / tl.where(lost > 0, lost, 1.0), 1.0)
         chances = tl.where(rows == depth - 1, scale, chances)
         count = tl.max(tl.where(nodes & (coins < chances), rows + 1, 0), 0)
-    else:
+    elif not TREE:
         if RULE == _REJECTION:
             accepted = coins < _next_scale(tl.full([_ROWS], 1.0, tl.float64), p, q)
         else:
             accepted = choices == chain
         count = tl.min(tl.where(nodes & accepted, _ROWS, rows), 0)
+    path = rows  # the accepted nodes come first, from the root down
+    if TREE:
+        count, last = 0, 0  # how many, and the row of the last
+        for step in range(0, depth):
+            choice = tl.sum(tl.where(rows == last, choices, 0), 0)
+            fits = nodes & (before == last) & (chain == choice)
+            node = tl.min(tl.where(fits, rows, _ROWS), 0)
+            path = tl.where((rows == step) & (node < _ROWS), node, path)
+            count += (node < _ROWS).to(tl.int32)
+            last = tl.where(node < _ROWS, node + 1, last)  # if none fits, none will
+        tl.store(kept + rows + 1, path + 1, rows < _ROWS - 1)
+    else:
+        last = count
     ending, used = rows == count, rows <= count
-    following = tl.sum(tl.where(ending, choices, 0), 0)
-    emitted = tl.where(ending, following, chain)
-    largest = tl.load(highest + rows, used, other=0.0)
+    following = tl.sum(tl.where(rows == last, choices, 0), 0)
+    emitted = tl.where(ending, following, tl.load(drafted + path, rows < count, other=0))
+    largest = tl.load(highest + tl.where(ending, 0, path + 1), used, other=0.0)  # the root's last
     broken = tl.max(((largest == float("inf")) | (largest != largest)).to(tl.int32), 0)
     empty = tl.max((largest == float("-inf")).to(tl.int32), 0)
-    following_p = tl.load(p_rows + count * vocabulary + following)
+    following_p = tl.load(p_rows + last * vocabulary + following)
     tl.store(out, tl.where(broken != 0, _NOT_FINITE, empty * _NOTHING_ALLOWED))
     tl.store(out + 1, count)
     tl.store(out + 2, following_p.to(tl.int32, bitcast=True))
@@ -172,19 +196,23 @@ def empty_result(device: torch.device | str) -> Tensor:
 
 
 def verify(
-    p: Tensor, q: Tensor | None, state: SamplingState, out: Tensor, *, rule: Rule, depth: int
-) -> None:
+    p: Tensor, q: Tensor | None, state: SamplingState, out: Tensor, *, rule: Rule, depth: int,
+    tree: bool = False,
+) -> None:  # fmt: skip
     """Verify the first ``depth`` drafted tokens by ``p``, the last that ``compute_distribution`` wrote.
 
     ``q``: what they were drawn from, which ``rejection`` and ``block`` weigh; None for a deterministic
-    draft. Write ``out`` for ``read_result``; advance ``state`` by the emitted tokens.
+    draft. ``tree``: they form that of ``state``, not a chain. Write ``out`` for ``read_result``; advance
+    ``state`` by the emitted tokens.
     """
+    assert not tree or rule < Rule.REJECTION
     if rule is not Rule.GREEDY:
-        _race_rows(p, q, state, rule, Stream.CHOICE, depth, 0)
+        _race_rows(p, q, state, rule, Stream.CHOICE, depth, 0, tree)
     accept_kernel[(1,)](
         p.shape[1], depth, state.numbers, state.drafted, state.seen, p, p if q is None else q,
         state.highest, state.likeliest, state.races, state.left, state.scales, out,
-        RULE=int(rule), HAS_Q=q is not None, num_warps=1, enable_fp_fusion=False,
+        state.tree, state.kept,
+        RULE=int(rule), HAS_Q=q is not None, TREE=tree, num_warps=1, enable_fp_fusion=False,
     )  # fmt: skip
 
 
@@ -203,7 +231,8 @@ def draft(q: Tensor, state: SamplingState, *, rule: Rule, index: int) -> None:
 
 
 def _race_rows(
-    p: Tensor, q: Tensor | None, state: SamplingState, rule: Rule, stream: Stream, depth: int, first: int
+    p: Tensor, q: Tensor | None, state: SamplingState, rule: Rule, stream: Stream, depth: int, first: int,
+    tree: bool = False,
 ) -> None:  # fmt: skip
     vocabulary = p.shape[1]
     state.races.fill_(NEVER)
@@ -211,15 +240,16 @@ def _race_rows(
         state.left.zero_()
     race_kernel[(depth + 1, triton.cdiv(vocabulary, TILE))](
         vocabulary, depth, first, state.numbers, state.drafted, p, p if q is None else q,
-        state.races, state.left, state.scales,
-        RULE=int(rule), STREAM=int(stream), HAS_Q=q is not None,
+        state.races, state.left, state.scales, state.tree,
+        RULE=int(rule), STREAM=int(stream), HAS_Q=q is not None, TREE=tree,
         num_warps=WARPS, enable_fp_fusion=False,
     )  # fmt: skip
 
 
-def write_top(p: Tensor, out: Tensor, rows: int) -> None:
-    """Write the most likely tokens of ``p``'s first rows, as many as any request may ask for."""
-    chances, tokens = p[:rows].topk(min(MAX_TOP_LOGPROBS, p.shape[1]))
+def write_top(p: Tensor, out: Tensor) -> None:
+    """Write the most likely tokens of each row of ``p``, as many as any request may ask for."""
+    rows = len(p)
+    chances, tokens = p.topk(min(MAX_TOP_LOGPROBS, p.shape[1]))
     for part, values in zip(_top(out), (tokens, chances.view(torch.int32)), strict=True):
         part[:rows, : values.shape[1]].copy_(values)
 

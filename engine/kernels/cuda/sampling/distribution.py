@@ -29,19 +29,21 @@ def compute_distribution(
     greedy: bool = False,
     adjusts: bool = True,
     truncates: bool = True,
+    tree: bool = False,
 ) -> None:
     """Write each row's largest logit to ``state``, and its p to ``out``: float32 (rows, vocabulary).
 
-    ``logits``: (rows, at least vocabulary). Row i follows ``first + i`` drafted tokens. ``allowed``: a
-    grammar's bitmask, int32 (rows, ceil(vocabulary / 32)), lowest bit first. ``greedy`` skips temperature
-    and truncation. ``adjusts``: there are biases or penalties. ``truncates``: there is a truncation.
-    ``out`` None: the likeliest token is enough. Rows of broken logits get a p of NaN.
+    ``logits``: (rows, at least vocabulary). Row i follows ``first + i`` drafted tokens, or its ancestors
+    in the ``tree`` of ``state``. ``allowed``: a grammar's bitmask, int32 (rows, ceil(vocabulary / 32)),
+    lowest bit first. ``greedy`` skips temperature and truncation. ``adjusts``: there are biases or
+    penalties. ``truncates``: there is a truncation. ``out`` None: the likeliest token is enough. Rows of
+    broken logits get a p of NaN.
     """
     rows, vocabulary = len(logits), len(state.seen)
     x = logits[:, :vocabulary].float()
     if adjusts:
         x = x + state.bias
-        counts, settings = _counts(state, first, rows), state.settings[3:].float()
+        counts, settings = _counts(state, first, rows, tree), state.settings[3:].float()
         x = torch.where(counts > 0, penalised(x, counts - 1, *settings.unbind()), x)
     if allowed is not None:
         bits = allowed[:rows, :, None] >> torch.arange(32, device=x.device) & 1
@@ -59,14 +61,16 @@ def compute_distribution(
     torch.div(weights, mass, out=out[:rows])
 
 
-def _counts(state: SamplingState, first: int, rows: int) -> Tensor:
+def _counts(state: SamplingState, first: int, rows: int, tree: bool) -> Tensor:
     """Return 0 or 1 + the count in the output, as ``seen``, with the drafted tokens before each row."""
     nodes, device = first + rows - 1, state.seen.device
-    before = (
-        torch.arange(nodes, device=device) < torch.arange(first, nodes + 1, device=device)[:, None]
-    )
+    depths, drafted = torch.arange(first, nodes + 1, device=device), state.drafted[:nodes]
+    if tree:
+        depths, ancestors = state.tree[0, :rows], state.tree[1 : rows + 1, 1:rows]
+        drafted = drafted[(ancestors - 1).clamp_min(0)]
+    before = torch.arange(nodes, device=device) < depths[:, None]
     hits = state.seen.new_zeros(rows, len(state.seen))
-    hits.scatter_add_(1, state.drafted[:nodes].long().expand(rows, -1), before.int())
+    hits.scatter_add_(1, drafted.long().expand(rows, -1), before.int())
     return torch.maximum(state.seen, hits.clamp_max(1)) + hits
 
 

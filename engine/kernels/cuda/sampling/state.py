@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from engine.kernels.cuda.trees import TREE_SHAPE, tree_table
 from engine.values import MAX_ROWS
 from engine.values.sampling import Sampling
 
@@ -22,13 +23,14 @@ class SamplingState:
     ``numbers`` int64 (3,): seed, position of row 0 (the number of tokens in the text), rank of the last
     token by top-k. ``settings`` float64 (6,): temperature, top-p (1.5 if off: never reached), min-p,
     repetition, presence, frequency penalty.
-    ``drafted`` int32 (16,): the chain of this round.
+    ``drafted`` int32 (16,): the tokens of this round's chain or tree; ``tree``: see ``trees``.
     ``seen`` int32 (vocabulary,): 0 for a token that is not in the text, else 1 + its count in the output.
     ``bias`` float32 (vocabulary,): what is added to the logits.
 
     What launches pass on, for each of 16 rows: ``highest`` float32, the largest logit, and ``likeliest``
     int64, its token; ``races`` int64 (2, 16), the winners by residual and by p; ``left`` int64, the
-    residual's mass; ``scales`` float64, of the prefix before the row.
+    residual's mass; ``scales`` float64, of the prefix before the row. ``kept`` int64: the rows of
+    a tree's accepted path, from the root down; then any.
     """
 
     numbers: Tensor
@@ -41,6 +43,8 @@ class SamplingState:
     races: Tensor
     left: Tensor
     scales: Tensor
+    tree: Tensor
+    kept: Tensor
 
     @classmethod
     def empty(cls, vocabulary: int, device: torch.device | str) -> SamplingState:
@@ -51,7 +55,7 @@ class SamplingState:
             zeros(3), zeros(6, dtype=torch.float64), zeros(MAX_ROWS, dtype=torch.int32),
             zeros(vocabulary, dtype=torch.int32), zeros(vocabulary, dtype=torch.float32),
             zeros(MAX_ROWS, dtype=torch.float32), zeros(MAX_ROWS), zeros(2, MAX_ROWS), zeros(MAX_ROWS),
-            zeros(MAX_ROWS, dtype=torch.float64),
+            zeros(MAX_ROWS, dtype=torch.float64), zeros(*TREE_SHAPE, dtype=torch.int32), zeros(MAX_ROWS),
         )  # fmt: skip
 
     def begin(
@@ -77,6 +81,8 @@ class SamplingState:
             biases[token] = value
         self.bias.copy_(biases)
 
-    def put(self, chain: Sequence[int]) -> None:
-        """Write a chain that was drafted on the host."""
-        self.drafted[: len(chain)].copy_(torch.tensor(chain, dtype=torch.int32))
+    def put(self, drafted: Sequence[int], parents: Sequence[int] | None = None) -> None:
+        """Write what was drafted on the host: a chain, or a tree with the ``parents`` of its rows."""
+        self.drafted[: len(drafted)].copy_(torch.tensor(drafted, dtype=torch.int32))
+        if parents is not None:
+            self.tree.copy_(tree_table(parents))

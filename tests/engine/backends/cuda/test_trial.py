@@ -28,7 +28,7 @@ from engine.backends.cuda.trial.attention import attention_cases
 from engine.backends.cuda.trial.findings import Comparison, Finding
 from engine.backends.cuda.trial.linear import linear_cases
 from engine.events import Failed, Finished
-from engine.kernels.cuda import references
+from engine.kernels.cuda import kv_cache, references
 from engine.kernels.formats import int8
 from engine.local.engine import LocalEngine
 from engine.local.host_rules import Rules
@@ -181,11 +181,33 @@ def test_a_wrong_kernel_is_found_and_named(
     assert ("its bits" if spoil is spoil_rows else "its") in fault.why
 
 
+@pytest.mark.parametrize("name", ["rope_and_store", "attend_splits", "combine_parts", "move_rows"])
+def test_what_is_wrong_in_trees_alone_is_found(
+    name: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A part of a row, or a bit of it, or where rows are moved."""
+    model = load(folder)
+    for cases in ("norm_cases", "linear_cases"):
+        monkeypatch.setattr(trial, cases, lambda _: [])
+    if name == "move_rows":
+        move = kv_cache.move_rows
+        monkeypatch.setattr(
+            kv_cache, name, lambda part, dim, start, rows: move(part, dim, start, rows.flip(0))
+        )
+    else:
+        # A bit of a part may be lost in rounding.
+        spoil = spoil_values if name == "attend_splits" else spoil_rows
+        put_wrong(monkeypatch, name, spoil, trees=True)
+    fault = first_fault(model)
+    assert fault is not None and fault.kernel == "tree" and "its bits" in fault.why
+
+
+@pytest.mark.parametrize("trees", [False, True])
 @pytest.mark.parametrize(("name", "place"), [("race_kernel", 0), ("accept_kernel", 1)])
 def test_wrong_sampling_is_found_by_the_hosts_rules(
-    name: str, place: int, folder: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, place: int, trees: bool, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another token is drawn for the first row, or one more token is accepted."""
+    """Another token is drawn for the first row, or one more token is accepted; or in trees alone."""
 
     def spoil(result: torch.Tensor) -> None:
         result.view(-1)[place] += 1
@@ -193,7 +215,7 @@ def test_wrong_sampling_is_found_by_the_hosts_rules(
     model = load(folder)
     for cases in ("norm_cases", "linear_cases", "attention_cases"):
         monkeypatch.setattr(trial, cases, lambda _: [])
-    wrong = put_wrong(monkeypatch, name, spoil)
+    wrong = put_wrong(monkeypatch, name, spoil, trees)
     fault = first_fault(model)
     assert wrong.launches and fault is not None and fault.kernel == "sampling"
     assert fault.why

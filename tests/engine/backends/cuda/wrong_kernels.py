@@ -27,15 +27,19 @@ KERNELS = {
 
 
 class WrongKernel:
-    """Launches a kernel, then spoils what it wrote; ``launches`` counts."""
+    """Launches a kernel, then spoils what it wrote, or what it wrote of trees; ``launches`` counts."""
 
-    def __init__(self, kernel: Any, result: int, spoil: Callable[[torch.Tensor], None]) -> None:
-        self._kernel, self._result, self._spoil = kernel, result, spoil
+    def __init__(
+        self, kernel: Any, result: int, spoil: Callable[[torch.Tensor], None], trees: bool
+    ) -> None:
+        self._kernel, self._result, self._spoil, self._trees = kernel, result, spoil, trees
         self.launches = 0
 
     def __getitem__(self, grid: Sequence[int]) -> Callable[..., None]:
         def launch(*arguments: Any, **named: Any) -> None:
             self._kernel[grid](*arguments, **named)
+            if self._trees and not named["TREE"]:
+                return
             self._spoil(arguments[self._result])
             self.launches += 1
 
@@ -66,10 +70,13 @@ def refuse(result: torch.Tensor) -> None:
 
 
 def put_wrong(
-    patch: pytest.MonkeyPatch, name: str, spoil: Callable[[torch.Tensor], None]
+    patch: pytest.MonkeyPatch,
+    name: str,
+    spoil: Callable[[torch.Tensor], None],
+    trees: bool = False,
 ) -> WrongKernel:
-    """Put a wrong kernel in the place of the right one."""
+    """Put a wrong kernel in the place of the right one; ``trees``: it is wrong in trees alone."""
     module, result = KERNELS[name]
-    wrong = WrongKernel(getattr(importlib.import_module(module), name), result, spoil)
+    wrong = WrongKernel(getattr(importlib.import_module(module), name), result, spoil, trees)
     patch.setattr(f"{module}.{name}", wrong)
     return wrong

@@ -11,6 +11,7 @@ from torch import Tensor
 from engine.decoding.acceptance import accept_matching, rejection_sample, verify_block
 from engine.decoding.context import Context
 from engine.decoding.sampling import Sampler
+from engine.decoding.verifier import ancestries
 from engine.events import Tree
 from engine.kernels.cuda.sampling.acceptance import Rule, empty_result, read_result, verify
 from engine.kernels.cuda.sampling.distribution import compute_distribution
@@ -60,22 +61,26 @@ class Bench:
     def distribution(
         self,
         logits: Tensor,
-        drafted: list[int],
+        drafted: list[int] | Tree,
         allowed: Tensor | None = None,
         greedy: bool = False,
     ) -> Tensor:
-        """Return the probabilities of rows after none, one, two ... of ``drafted``."""
-        self.state.drafted[: len(drafted)] = torch.tensor(drafted, dtype=torch.int32)
+        """Return the probabilities of rows after none and each of ``drafted``, a chain or a tree."""
+        tree, branches = tree_of(drafted), isinstance(drafted, Tree)
+        self.state.put(tree.tokens, tree.row_parents if branches else None)
         out = torch.zeros(len(logits), self.vocabulary, device=DEVICE)
         bits = None if allowed is None else packed(allowed).to(DEVICE)
         compute_distribution(
             logits.to(DEVICE), self.state, out,
             allowed=bits, greedy=greedy,
             adjusts=self.sampling.penalises or bool(self.bias), truncates=self.sampling.truncates,
+            tree=branches,
         )  # fmt: skip
         return out
 
-    def expected(self, logits: Tensor, drafted: list[int], allowed: Tensor | None = None) -> Tensor:
+    def expected(
+        self, logits: Tensor, drafted: list[int] | Tree, allowed: Tensor | None = None
+    ) -> Tensor:
         """Compute the same in torch, with the penalties of the engine's sampler."""
         adjusted = self.adjusted(logits, drafted)
         if allowed is not None:
@@ -84,8 +89,8 @@ class Bench:
         kept = truncated_reference(weights, self.sampling)
         return kept / kept.long().sum(-1, keepdim=True)
 
-    def adjusted(self, logits: Tensor, drafted: list[int]) -> Tensor:
-        before = [drafted[:row] for row in range(len(logits))]
+    def adjusted(self, logits: Tensor, drafted: list[int] | Tree) -> Tensor:
+        before = ancestries(tree_of(drafted))[: len(logits)]
         return self.sampler().adjusted(logits.float(), before)
 
     def sampler(self) -> Sampler:
@@ -100,28 +105,37 @@ class Bench:
             bias=self.bias,
         )
 
-    def verify(self, p: Tensor, q: Tensor | None, rule: Rule, depth: int) -> RoundResult:
-        verify(p, q, self.state, self.result, rule=rule, depth=depth)
+    def verify(
+        self, p: Tensor, q: Tensor | None, rule: Rule, depth: int, tree: bool = False
+    ) -> RoundResult:
+        verify(p, q, self.state, self.result, rule=rule, depth=depth, tree=tree)
         return read_result(self.result.cpu(), depth)
 
     def expected_tokens(
-        self, p: Tensor, q: Tensor | None, drafted: list[int], rule: Rule
+        self, p: Tensor, q: Tensor | None, drafted: list[int] | Tree, rule: Rule
     ) -> tuple[int, ...]:
         """Return the tokens that ``engine.decoding.acceptance`` emits with the kernels' noise."""
-        position, tree = len(self.text), Tree.chain(drafted)
+        position, tree = len(self.text), tree_of(drafted)
 
         def draw(weights: Tensor, row: int, is_residual: bool) -> int:
             stream = Stream.RESIDUAL if is_residual else Stream.CHOICE
             return draw_reference(weights, self.seed, stream, position + row)
 
-        if rule is Rule.COUPLED:
-            verdict = accept_matching([draw(row, i, False) for i, row in enumerate(p)], tree)
+        if rule is Rule.GREEDY:
+            verdict = accept_matching(p.argmax(-1).tolist(), tree)
+        elif rule is Rule.COUPLED:
+            pairs = zip(p, (0, *tree.depths), strict=True)
+            verdict = accept_matching([draw(row, depth, False) for row, depth in pairs], tree)
         else:
             judge_chain = verify_block if rule is Rule.BLOCK else rejection_sample
             verdict = judge_chain(
                 p, q, tree, lambda node: uniform(self.seed, Stream.ACCEPT, position + node), draw
             )
-        return (*(drafted[node] for node in verdict.path), verdict.next_token)
+        return (*(tree.tokens[node] for node in verdict.path), verdict.next_token)
+
+
+def tree_of(drafted: list[int] | Tree) -> Tree:
+    return drafted if isinstance(drafted, Tree) else Tree.chain(drafted)
 
 
 def packed(allowed: Tensor) -> Tensor:

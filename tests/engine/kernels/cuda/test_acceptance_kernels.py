@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 
 pytest.importorskip("triton")
 
+from engine.errors import ModelError
+from engine.events import Tree
 from engine.kernels.cuda.sampling.acceptance import Rule, draft
 from engine.kernels.cuda.sampling.distribution import compute_distribution
 from engine.kernels.cuda.sampling.state import SamplingState
@@ -65,6 +67,60 @@ def test_a_round_is_judged_as_by_the_torch_rule(
     assert outcome.q == tuple(shown)
     assert outcome.next_p == float(dense[outcome.accepted][expected[-1]])
     _check_moved_on(bench, expected)
+
+
+@examples(20)
+@given(
+    rule=st.sampled_from([Rule.GREEDY, Rule.COUPLED]),
+    nodes=st.sampled_from([1, 3, 8, MAX_DEPTH]),
+    vocabulary=st.sampled_from([3, 37]),
+    seed=st.integers(0, 2**64 - 1),
+    reach=st.sampled_from([1, 2, 4]),
+    cut=st.sampled_from([{}, {"top_k": 4}, {"presence_penalty": 0.5, "repetition_penalty": 1.3}]),
+)
+def test_a_tree_is_judged_as_by_the_torch_rule(
+    rule: Rule, nodes: int, vocabulary: int, seed: int, reach: int, cut: dict[str, float]
+) -> None:
+    """``reach`` 1 is a chain that passes for a tree. Siblings may be the same token: the first counts."""
+    bench = Bench(Sampling(temperature=0.8, **cut), seed, vocabulary, [0], [0])  # type: ignore[arg-type]
+    of = seed % 1000
+    parents = [node - 1 - (of + 3 * node) % min(node + 1, reach) for node in range(nodes)]
+    tree = Tree(tuple((of + 5 * node) % vocabulary for node in range(nodes)), tuple(parents))
+    logits = logits_like("ordinary", nodes + 1, vocabulary, of) / 3
+    for parent, token in zip(tree.parents, tree.tokens, strict=True):
+        logits[parent + 1, token] += 3.0
+    greedy = rule is Rule.GREEDY
+    p = bench.distribution(logits, tree, greedy=greedy)
+    dense = p.cpu()
+    if greedy:  # its p is that of temperature 1
+        assert torch.equal(dense.argmax(-1), bench.adjusted(logits, tree).argmax(-1))
+    else:
+        assert (dense - bench.expected(logits, tree)).abs().amax() < 1e-5
+    expected = bench.expected_tokens(dense, None, tree, rule)
+    outcome = bench.verify(p, None, rule, nodes, tree=True)
+    assert outcome.tokens == expected and outcome.chain == tree.tokens
+    path = tree.path_of(expected[:-1])
+    last = path[-1] + 1 if path else 0
+    assert bench.state.kept[: len(expected)].tolist() == [0, *(node + 1 for node in path)]
+    pairs = zip(tree.parents, tree.tokens, strict=True)
+    assert outcome.p == tuple(float(dense[parent + 1][token]) for parent, token in pairs)
+    assert outcome.next_p == float(dense[last][expected[-1]])
+    _check_moved_on(bench, expected)
+
+
+def test_only_broken_logits_on_the_accepted_path_end_a_tree() -> None:
+    tree = Tree((1, 2, 3), (-1, -1, 1))
+    logits = torch.zeros(4, 5)
+    logits[0, 2] = logits[2, 3] = logits[3, 4] = 9.0
+    for row, ends in ((1, False), (2, True), (3, True)):
+        bench, broken = Bench(Sampling(), 0, 5, [0], []), logits.clone()
+        broken[row] = float("nan")
+        p = bench.distribution(broken, tree, greedy=True)
+        if ends:
+            with pytest.raises(ModelError):
+                bench.verify(p, None, Rule.GREEDY, 3, tree=True)
+        else:
+            assert bench.verify(p, None, Rule.GREEDY, 3, tree=True).tokens == (2, 3, 4)
 
 
 def _check_moved_on(bench: Bench, emitted: tuple[int, ...]) -> None:

@@ -30,6 +30,7 @@ from engine.kernels.cuda.linear.tiles import MOST_SPLITS, Kind, choose_tile
 from engine.kernels.cuda.sampling import acceptance
 from engine.kernels.cuda.sampling.acceptance import Rule
 from engine.kernels.cuda.sampling.state import SamplingState
+from engine.kernels.cuda.trees import TREE_SHAPE
 from engine.kernels.formats.block_planes import FORMS, BlockPlanes
 from engine.kernels.formats.int8 import Int8Weight
 from engine.kernels.formats.nf4 import GROUP, Nf4Weight
@@ -88,20 +89,23 @@ def linear(kind: Kind, out: int, full: bool, head: bool = False) -> None:
     made(rows, empty(MAX_ROWS, out // 2) if full else None)
 
 
-def layer(heads: int, kv_heads: int, width: int, dtype: torch.dtype, cap: float | None) -> None:
-    """Launch rope with norms, the cache's writes and attention."""
+def layer(
+    heads: int, kv_heads: int, width: int, dtype: torch.dtype, cap: float | None, tree: bool = False
+) -> None:
+    """Launch rope with norms, the cache's writes and attention, of a chain or a ``tree``."""
     capacity = 8192
+    table = empty(*TREE_SHAPE, dtype=torch.int32) if tree else None
     tiling = attention.choose_tiling(heads, kv_heads, width)
     cache = StaticKVCache([(kv_heads, width)], capacity=capacity, device=META, dtype=dtype)
     query = rotary.rope_and_store(
         empty(MAX_ROWS, (heads + 2 * kv_heads) * width), cache.slots[0], cache.length,
         rotation=empty(capacity, width // 2, 2, dtype=torch.float32),
-        norm=empty(heads + kv_heads, width, dtype=torch.float32), epsilon=1e-6,
+        norm=empty(heads + kv_heads, width, dtype=torch.float32), epsilon=1e-6, tree=table,
     )  # fmt: skip
     workspace = attention.Workspace.make(
         heads=heads, head_dim=width, capacity=capacity, tiling=tiling, device=META
     )
-    attention.attend(query, cache.slots[0], cache.length, workspace, tiling, cap=cap)
+    attention.attend(query, cache.slots[0], cache.length, workspace, tiling, cap=cap, tree=table)
 
 
 def verification(rule: Rule, sampled: bool, drafting: bool = False) -> None:
@@ -157,13 +161,19 @@ EVERYWHERE: dict[str, Launch] = {
     "Qwen2.5 7B": partial(layer, 28, 4, 128, torch.bfloat16, None),  # most lanes
     "Gemma 2 9B": partial(layer, 16, 8, 256, torch.bfloat16, 50.0),  # widest
     "Llama 3.1 8B": partial(layer, 32, 8, 128, torch.bfloat16, None),
+    "Qwen2.5 7B, tree": partial(layer, 28, 4, 128, torch.bfloat16, None, True),
+    "Gemma 2 9B, tree": partial(layer, 16, 8, 256, torch.bfloat16, 50.0, True),
+    "Llama 3.1 8B, tree": partial(layer, 32, 8, 128, torch.bfloat16, None, True),
     "clock": stamps,
     "norm": norms,
     "nf4 dequantised": dequantising,
     "many rows": finishing,
     "block verification": partial(verification, Rule.BLOCK, True),
 }
-FP8_KNOWN: dict[str, Launch] = {"Qwen2.5 7B, fp8": partial(layer, 28, 4, 128, FP8, None)}
+FP8_KNOWN: dict[str, Launch] = {
+    "Qwen2.5 7B, fp8": partial(layer, 28, 4, 128, FP8, None),
+    "Qwen2.5 7B, fp8, tree": partial(layer, 28, 4, 128, FP8, None, True),
+}
 ONCE: dict[str, Launch] = {
     **{f"plain {kind} linear": partial(linear, kind, 128256, False) for kind in FORMATS},
     **{f"{kind} head": partial(linear, kind, 128256, False, True) for kind in FORMATS},
@@ -175,6 +185,7 @@ ONCE: dict[str, Launch] = {
     "nf4 head": partial(linear, "nf4", 128256, False, True),
     "Qwen2.5 0.5B": partial(layer, 14, 2, 64, torch.bfloat16, None),
     "Gemma 2 9B, fp8": partial(layer, 16, 8, 256, FP8, 50.0),
+    "Qwen2.5 0.5B, tree": partial(layer, 14, 2, 64, torch.bfloat16, None, True),
     "greedy verification": partial(verification, Rule.GREEDY, False),
     "coupled verification": partial(verification, Rule.COUPLED, False),
     "rejection verification": partial(verification, Rule.REJECTION, True),
@@ -207,6 +218,25 @@ def test_a_kernel_fits_and_nothing_spills(
     for one in found:
         print(one)
     assert not [str(one) for one in found if not one.fits]
+
+
+@pytest.mark.skipif(INTERPRETED, reason="the interpreter compiles nothing")
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("capability", ptx.CAPABILITIES)
+@pytest.mark.parametrize("name", ["Qwen2.5 7B", "Gemma 2 9B", "Llama 3.1 8B"])
+def test_a_row_of_a_tree_goes_through_the_arithmetic_of_a_chain(name: str, capability: int) -> None:
+    """The same operations in the same order and layouts, once for the text and once for branches: so a
+    row's sums have the same bits."""
+    found = []
+    for launch in (name, f"{name}, tree"):
+        with ptx.compiling(capability, *KERNELS) as used:
+            EVERYWHERE[launch]()
+        found.append({each.name: each.arithmetic for each in used})
+    chain, tree = found
+    assert len(chain["attend_splits"]) > 12
+    assert tree["attend_splits"] == 2 * chain["attend_splits"]
+    assert tree["combine_parts"] == chain["combine_parts"]
+    assert tree["rope_and_store"] == chain["rope_and_store"]
 
 
 ALWAYS = ("clock", "nf4 dequantised", "many rows")
