@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 from anyio import to_thread
@@ -33,7 +34,7 @@ class Ticket:
         """``count``: how many generations there will be."""
         self.generations: list[Generation] = []
         self._counter, self._count = counter, count
-        self._inboxes: list[asyncio.Queue[Event]] = []
+        self._inboxes: list[tuple[asyncio.Queue[tuple[int, Event]], int]] = []
         counter.tickets.add(self)
 
     @property
@@ -57,49 +58,39 @@ class Ticket:
         """End all readers at once because the server ends, even during a round."""
         for generation in self.generations:
             generation.cancel()
-        for inbox in self._inboxes:
-            inbox.put_nowait(Finished(FinishReason.CANCELLED, "", "", ()))
+        for inbox, count in self._inboxes:
+            for index in range(count):
+                inbox.put_nowait((index, Finished(FinishReason.CANCELLED, "", "", ())))
 
     async def events_of(self, generation: Generation) -> AsyncGenerator[Event, None]:
-        """Yield a generation's events, which come from the engine's thread."""
-        loop = asyncio.get_running_loop()
-        inbox: asyncio.Queue[Event] = asyncio.Queue()
+        """Yield a generation's events."""
+        async for _, event in self.events(generation):
+            yield event
 
-        def receive(event: Event) -> None:
+    async def events(self, *only: Generation) -> AsyncGenerator[tuple[int, Event], None]:
+        """Yield the events of generations, by default of all, as they come from the engine's thread, each
+        with its generation's index."""
+        loop, followed = asyncio.get_running_loop(), only or self.generations
+        inbox: asyncio.Queue[tuple[int, Event]] = asyncio.Queue()
+
+        def receive(index: int, event: Event) -> None:
             # The loop may be closed before the last events come.
             with suppress(RuntimeError):
-                loop.call_soon_threadsafe(inbox.put_nowait, event)
+                loop.call_soon_threadsafe(inbox.put_nowait, (index, event))
 
-        self._inboxes.append(inbox)
+        self._inboxes.append((inbox, len(followed)))
         if self._counter.ended:
             self.end()
-        generation.listen(receive)
-        while True:
-            event = await inbox.get()
-            yield event
+        for index, generation in enumerate(followed):
+            generation.listen(partial(receive, index))
+        left = set(range(len(followed)))
+        while left:
+            index, event = await inbox.get()
+            if index not in left:  # it was ended before
+                continue
             if isinstance(event, Finished | Failed):
-                return
-
-    async def events(self) -> AsyncGenerator[tuple[int, Event], None]:
-        """Yield the events of all generations as they come, each with its generation's index."""
-        merged: asyncio.Queue[tuple[int, Event]] = asyncio.Queue()
-
-        async def read(place: int, generation: Generation) -> None:
-            async for event in self.events_of(generation):
-                merged.put_nowait((place, event))
-
-        readers = [
-            asyncio.ensure_future(read(place, each)) for place, each in enumerate(self.generations)
-        ]
-        try:
-            left = len(readers)
-            while left:
-                place, event = await merged.get()
-                left -= isinstance(event, Finished | Failed)
-                yield place, event
-        finally:
-            for reader in readers:
-                reader.cancel()
+                left.remove(index)
+            yield index, event
 
 
 class Pace:
