@@ -21,9 +21,6 @@ class Watchers:
         self._lock = threading.Lock()
         self._all: list[Callable[[], None]] = []
 
-    def __len__(self) -> int:
-        return len(self._all)
-
     def wake(self) -> None:
         """Wake all waiters, after a change, from any thread."""
         with self._lock:

@@ -105,4 +105,4 @@ def test_who_waits_for_a_change_is_told_of_it() -> None:
         return len(found.requests)
 
     assert asyncio.run(wait()) == 1
-    assert len(log.watchers) == 0
+    assert log.watchers._all == []

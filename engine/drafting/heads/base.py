@@ -72,14 +72,6 @@ class Head(Protocol):
         """Read the weights; ``linears`` makes the linear layers. Raises ModelError."""
 
 
-class HeadInFolder(Head, Protocol):
-    """A head whose files are a folder of their own."""
-
-    @classmethod
-    def plan(cls, stored: Stored, target: TargetShape) -> HeadPlan:
-        """Check names, shapes and sizes. Raises ModelError or IncompatiblePair."""
-
-
 def check_fits(stored: Stored, target: TargetShape, *, hidden: int, vocabulary: int) -> None:
     """Raise IncompatiblePair, with both sizes, unless the head was made for such a target."""
     ours = target.path.name

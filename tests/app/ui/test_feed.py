@@ -77,4 +77,4 @@ def test_nobody_is_woken_any_more_whose_event_loop_is_closed():
 
     awaited(leave())
     feed.append({"n": 0})
-    assert len(feed.watchers) == 0
+    assert feed.watchers._all == []
