@@ -60,6 +60,7 @@ OPEN_TO_THE_APP = (
     "engine.files",
     "engine.yaml_text",
     "engine.loading.inventory",
+    "engine.machine.event_loop",
     "engine.machine.memory",
     "engine.machine.secrets",
     "engine.reply",

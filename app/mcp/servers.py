@@ -6,24 +6,19 @@ The ``mcp`` package is imported with the first server that is used: it takes hal
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import threading
 import time
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from app.mcp import limits
 from app.mcp.config import GivenServers, McpFile, ServerConfig
 from app.mcp.tools import CallResult, OfferedTool, ServerTool, offered
+from engine.machine.event_loop import Loop
 
 if TYPE_CHECKING:
     from app.mcp.connection import Connection
-
-T = TypeVar("T")
-CLOSING_S = 4.0
-"""Seconds that the app's end waits for servers to stop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +41,7 @@ class McpServers:
         """``on_change`` is called from the loop's thread whenever a server changes its phase."""
         self.file = file
         self.on_change = on_change
-        self._lock = threading.Lock()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
-        self._closed = False
+        self._loop = Loop("tool servers")
         self._connections: dict[str, Connection] = {}
         self._starts: dict[str, Future[bool]] = {}
         self._retried: set[str] = set()  # that failed, and are started once more
@@ -76,7 +68,7 @@ class McpServers:
                     self._retried.add(config.name)
                 elif again or state.phase != "starting":
                     self._retried.discard(config.name)
-                self._starts[config.name] = self._submit(self._ready(config))
+                self._starts[config.name] = self._loop.start(self._ready(config))
 
     def starting(self, names: Iterable[str]) -> tuple[str, ...]:
         """Return those of the servers that are being started, and may soon be ready."""
@@ -94,7 +86,7 @@ class McpServers:
 
     def wait(self, names: Iterable[str]) -> None:
         """Start the servers and wait until each is ready or failed."""
-        waiting = [self._submit(self._ready(config)) for config in self._named(names)]
+        waiting = [self._loop.start(self._ready(config)) for config in self._named(names)]
         for each in waiting:
             each.result()
 
@@ -116,30 +108,20 @@ class McpServers:
             gone: Future[CallResult] = Future()
             gone.set_result(CallResult(f"The server {server} was removed.", True))
             return gone
-        return self._submit(self._call(config, tool, arguments))
+        return self._loop.start(self._call(config, tool, arguments))
 
     def stop(self, name: str) -> None:
         """Stop a server and wait until it is stopped."""
-        with self._lock:
-            running = name in self._connections
-        if running:
-            self._submit(self._stopped(name)).result()
+        if name in self._connections:
+            self._loop.start(self._stopped(name)).result()
 
     def close(self) -> None:
         """Stop all servers, because the app ends."""
-        with self._lock:
-            loop, thread, self._closed = self._loop, self._thread, True
-        if loop is None or thread is None:
-            return
 
         async def end() -> None:
             await asyncio.gather(*(each.close() for each in self._connections.values()))
 
-        ending = asyncio.run_coroutine_threadsafe(end(), loop)
-        with contextlib.suppress(TimeoutError):
-            ending.result(CLOSING_S)
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join(1.0)
+        self._loop.close(end)
 
     # ---- on any thread
 
@@ -154,19 +136,6 @@ class McpServers:
         if found is None or found.config.mark != config.mark:
             return ServerState(config)
         return ServerState(config, found.phase, found.why, found.tools, found.left_out)
-
-    def _submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        with self._lock:
-            if self._closed:
-                work.close()
-                raise RuntimeError("the servers of tools are closed")
-            if self._loop is None:
-                self._loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(
-                    target=_serve, args=(self._loop,), name="tool servers", daemon=True
-                )
-                self._thread.start()
-            return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     # ---- on the loop's thread
 
@@ -195,10 +164,3 @@ class McpServers:
         found = self._connections.pop(name, None)
         if found is not None:
             await found.close()
-
-
-def _serve(loop: asyncio.AbstractEventLoop) -> None:
-    try:
-        loop.run_forever()
-    finally:
-        loop.close()

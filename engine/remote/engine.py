@@ -28,10 +28,11 @@ from engine.api import (
 from engine.errors import InvalidRequest, LoadCancelled, ModelError, NotLoaded
 from engine.loading.catalog import Catalog
 from engine.loading.progress import LoadProgress, Stage
+from engine.machine.event_loop import Loop
 from engine.machine.secrets import server_key
 from engine.remote.body import check
 from engine.remote.capabilities import loaded_of
-from engine.remote.connection import Client, Loop
+from engine.remote.connection import Client
 from engine.remote.dialects import Completions, Dialect, ForetokenEvents, with_retries
 from engine.remote.errors import explain
 from engine.remote.kinds import Kind
@@ -70,7 +71,7 @@ class RemoteEngine:
     ) -> None:
         """``catalog`` names servers; addresses need none. ``key_of`` returns a server's key."""
         self.catalog, self._key_of = catalog, key_of
-        self._loop = Loop()
+        self._loop = Loop("servers")
         self._changed = threading.Condition()
         self._connected: _Connected | None = None
         self._replies: set[Reply] = set()
@@ -265,7 +266,7 @@ class RemoteEngine:
 
 def look_at(address: Address, key: str | None) -> Server:
     """Identify the server at an address. Block until it answers. Raise ServerError."""
-    loop = Loop()
+    loop = Loop("servers")
 
     async def looked() -> Server:
         async with _asking(address, key) as client:

@@ -12,8 +12,9 @@ from contextlib import aclosing
 from engine.api import Generation
 from engine.errors import ForetokenError
 from engine.events import Emitted, Event, Failed, Finished, FinishReason
+from engine.machine.event_loop import Loop
 from engine.remote import errors
-from engine.remote.connection import Client, Loop
+from engine.remote.connection import Client
 from engine.request import Request
 
 log = logging.getLogger(__name__)
