@@ -108,14 +108,15 @@ def layer(
     attention.attend(query, cache.slots[0], cache.length, workspace, tiling, cap=cap, tree=table)
 
 
-def verification(rule: Rule, sampled: bool, drafting: bool = False) -> None:
+def verification(rule: Rule, sampled: bool, drafting: bool = False, tree: bool = False) -> None:
     p = empty(MAX_ROWS, VOCABULARY, dtype=torch.float32)
     state = SamplingState.empty(VOCABULARY, META)
     if drafting:
         acceptance.draft(p, state, rule=rule, index=3)
     else:
         out = acceptance.empty_result(META)
-        acceptance.verify(p, p if sampled else None, state, out, rule=rule, depth=MAX_ROWS - 1)
+        q, depth = p if sampled else None, MAX_ROWS - 1
+        acceptance.verify(p, q, state, out, rule=rule, depth=depth, tree=tree)
 
 
 def stamps() -> None:
@@ -188,6 +189,8 @@ ONCE: dict[str, Launch] = {
     "Qwen2.5 0.5B, tree": partial(layer, 14, 2, 64, torch.bfloat16, None, True),
     "greedy verification": partial(verification, Rule.GREEDY, False),
     "coupled verification": partial(verification, Rule.COUPLED, False),
+    "greedy verification, tree": partial(verification, Rule.GREEDY, False, tree=True),
+    "coupled verification, tree": partial(verification, Rule.COUPLED, False, tree=True),
     "rejection verification": partial(verification, Rule.REJECTION, True),
     "block verification, no q": partial(verification, Rule.BLOCK, False),
     "draft step": partial(verification, Rule.COUPLED, False, True),
