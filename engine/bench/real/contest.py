@@ -140,6 +140,7 @@ class Reading:
 class Answer:
     """One reply. ``prompt`` is the prompt's index."""
 
+    repeat: int
     setting: Setting
     prompt: int
     reply: Reply
@@ -275,7 +276,7 @@ def _turn(
         for setting in settings:
             running.answer(setting, case.hello, WARM_UP_TOKENS)
         answers = tuple(
-            Answer(setting, at, running.answer(setting, prompt.tokens, case.limit))
+            Answer(repeat, setting, at, running.answer(setting, prompt.tokens, case.limit))
             for at, prompt in enumerate(prompts)
             for setting in turned(settings, repeat + at)
         )

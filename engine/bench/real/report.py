@@ -178,7 +178,9 @@ class Report:
             "kinds": self.result.kinds,
             "records": [
                 {
-                    **{name: getattr(turn, name) for name in ("repeat", "engine", "weights")},
+                    "repeat": turn.repeat,
+                    "engine": turn.engine,
+                    "weights": turn.weights,
                     **asdict(answer),
                     "setting": answer.setting.name,
                 }

@@ -11,12 +11,10 @@ from dataclasses import dataclass
 from statistics import median
 
 from engine.bench.prompts import ALL
-from engine.bench.real.contest import Answer, Method, Result, Setting, Turn, speed
+from engine.bench.real.contest import Answer, Method, Reply, Result, Setting, Turn, speed
 
 Key = tuple[str, str, Setting]
 """Engine, weights and setting."""
-Repeats = dict[int, list[Answer]]
-"""Answers by repeat."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,13 +97,12 @@ class Lead:
     ratio: Spread
 
 
-def by_setting(result: Result) -> dict[Key, Repeats]:
+def by_setting(result: Result) -> dict[Key, list[Answer]]:
     """Return the answers in each setting, in the order in which they were first measured."""
-    groups: dict[Key, Repeats] = {}
+    groups: dict[Key, list[Answer]] = {}
     for turn in result.turns:
         for answer in turn.answers:
-            repeats = groups.setdefault((turn.engine, turn.weights, answer.setting), {})
-            repeats.setdefault(turn.repeat, []).append(answer)
+            groups.setdefault((turn.engine, turn.weights, answer.setting), []).append(answer)
     return groups
 
 
@@ -113,7 +110,7 @@ def rows(result: Result, eos: Collection[int] = ()) -> list[Row]:
     """Return a row for each setting. Of several plain ones the first is what others are compared with."""
     groups = by_setting(result)
     plain = {key[:2]: groups[key] for key in reversed(groups) if key[2].method is Method.PLAIN}
-    return [_row(result, key, some, plain.get(key[:2], {}), eos) for key, some in groups.items()]
+    return [_row(result, key, some, plain.get(key[:2], []), eos) for key, some in groups.items()]
 
 
 def fastest(of: Iterable[Row], method: Method | None = None) -> dict[tuple[str, str], Row]:
@@ -128,7 +125,7 @@ def fastest(of: Iterable[Row], method: Method | None = None) -> dict[tuple[str, 
 
 def leads(result: Result, of: Sequence[Row], ours: str) -> Iterator[Lead]:
     """Compare our fastest with every other engine's fastest, for each kind of weights that it ran."""
-    speeds = {key: _speeds(repeats) for key, repeats in by_setting(result).items()}
+    speeds = {key: _speeds(answers) for key, answers in by_setting(result).items()}
     mine = max((row for row in of if row.engine == ours), key=lambda row: row.speed, default=None)
     for (engine, _), theirs in fastest(of).items():
         if mine is None or engine == ours:
@@ -184,21 +181,24 @@ def words(tokens: tuple[int, ...], eos: Collection[int]) -> tuple[int, ...]:
     return tokens[: next((i for i, token in enumerate(tokens) if token in eos), len(tokens))]
 
 
-def _row(result: Result, key: Key, repeats: Repeats, plain: Repeats, eos: Collection[int]) -> Row:
-    replies = [answer.reply for several in repeats.values() for answer in several]
-    drafted = sum(reply.drafted or 0 for reply in replies)
-    accepted = sum(reply.accepted or 0 for reply in replies)
-    rounds = sum(reply.rounds or 0 for reply in replies)
-    ratios = _ratios(_speeds(repeats), _speeds(plain))
-    said, expected = _said(repeats, eos), dict(reversed(_said(plain, eos)))  # the first counts
-    differ = {prompt for prompt, each in said if each != expected.get(prompt)}
+def _row(
+    result: Result, key: Key, answers: list[Answer], plain: list[Answer], eos: Collection[int]
+) -> Row:
+    drafted, accepted, rounds = (
+        sum(getattr(one.reply, name) or 0 for one in answers)
+        for name in ("drafted", "accepted", "rounds")
+    )
+    ratios = _ratios(_speeds(answers), _speeds(plain))
+    first = {one.prompt: words(one.reply.tokens, eos) for one in reversed(plain)}
+    differ = {a.prompt for a in answers if words(a.reply.tokens, eos) != first.get(a.prompt)}
+    of_kind = {
+        kind: [one for one in answers if kind in (ALL, result.kinds[one.prompt])]
+        for kind in (*result.kinds, ALL)
+    }
     return Row(
         *key,
-        repeats=len(repeats),
-        tokens_per_s={
-            kind: Spread.of([*_speeds(repeats, _of_kind(result, kind)).values()])
-            for kind in (*result.kinds, ALL)
-        },
+        repeats=len(_speeds(answers)),
+        tokens_per_s={kind: Spread.of([*_speeds(of).values()]) for kind, of in of_kind.items()},
         speedup=Spread.of(ratios) if ratios else None,
         differ=len(differ) if plain else None,
         acceptance=accepted / drafted if drafted else None,
@@ -206,22 +206,16 @@ def _row(result: Result, key: Key, repeats: Repeats, plain: Repeats, eos: Collec
     )
 
 
-def _said(repeats: Repeats, eos: Collection[int]) -> list[tuple[int, tuple[int, ...]]]:
-    """Return prompts and the words that answered them."""
-    answers = [answer for several in repeats.values() for answer in several]
-    return [(answer.prompt, words(answer.reply.tokens, eos)) for answer in answers]
+def _by_repeat(answers: Iterable[Answer]) -> dict[int, list[Reply]]:
+    replies: dict[int, list[Reply]] = {}
+    for answer in answers:
+        replies.setdefault(answer.repeat, []).append(answer.reply)
+    return replies
 
 
-def _of_kind(result: Result, kind: str) -> set[int]:
-    return {at for at, its in enumerate(result.kinds) if kind in (ALL, its)}
-
-
-def _speeds(repeats: Repeats, prompts: Collection[int] | None = None) -> dict[int, float]:
-    """Return the tokens per second by repeat, of all prompts or of some."""
-    return {
-        repeat: speed(one.reply for one in answers if prompts is None or one.prompt in prompts)
-        for repeat, answers in repeats.items()
-    }
+def _speeds(answers: Iterable[Answer]) -> dict[int, float]:
+    """Return the tokens per second by repeat."""
+    return {repeat: speed(several) for repeat, several in _by_repeat(answers).items()}
 
 
 def _ratios(ours: Mapping[int, float], theirs: Mapping[int, float]) -> list[float]:
@@ -237,11 +231,10 @@ def _loaded(turn: Turn) -> str:
     return "alone" if Method.PLAIN in methods else ""
 
 
-def _prompt_speeds(turns: Sequence[Turn]) -> list[float]:
+def _prompt_speeds(turns: Iterable[Turn]) -> list[float]:
     """Return the prompt tokens per second of all prompts as one, by repeat."""
-    speeds = []
-    for repeat in dict.fromkeys(turn.repeat for turn in turns):
-        mine = [one.reply for turn in turns if turn.repeat == repeat for one in turn.answers]
-        seconds = sum(reply.prompt_s for reply in mine)
-        speeds.append(sum(reply.prompt_tokens for reply in mine) / max(seconds, 1e-9))
-    return speeds
+    return [
+        sum(reply.prompt_tokens for reply in several)
+        / max(sum(reply.prompt_s for reply in several), 1e-9)
+        for several in _by_repeat(one for turn in turns for one in turn.answers).values()
+    ]

@@ -154,8 +154,8 @@ def of_peers(result: Result, case: Case) -> list[PeerRow]:
     """Return a row for each drafting setting of a contest of one repeat."""
     text = TextCodec(case.target).token_text
     written = {
-        key: [words(one.reply.tokens, case.eos) for several in of.values() for one in several]
-        for key, of in by_setting(result).items()
+        key: [words(one.reply.tokens, case.eos) for one in answers]
+        for key, answers in by_setting(result).items()
     }
     plain = {key[:2]: said for key, said in written.items() if key[2].method is Method.PLAIN}
     rows = []

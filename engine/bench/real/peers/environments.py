@@ -8,6 +8,7 @@ converts any file.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -64,9 +65,9 @@ def mistral_rs(folder: Path | None, case: Case) -> LineUp:
     if not is_gguf(case.target):
         reason = f"It is measured with GGUF files, and {case.target} is none."
         return [NotMeasured(MISTRAL_RS, reason)]
-    options = {"target": str(case.target), "ignore_eos": not case.eos}
-    weights, count = inspect(case.target).dtype, {"RAYON_NUM_THREADS": str(case.threads)}
-    return [_child(MISTRAL_RS, "", folder, weights, _PLAIN, options, count)]
+    how = {"weights": inspect(case.target).dtype, "target": str(case.target)}
+    more = {"ignore_eos": not case.eos, "threads": case.threads}
+    return [_child(MISTRAL_RS, "", folder, _PLAIN, **how, **more)]
 
 
 def openvino(folder: Path | None, models: Path | None, case: Case) -> LineUp:
@@ -81,18 +82,18 @@ def openvino(folder: Path | None, models: Path | None, case: Case) -> LineUp:
         draft = case.draft and converted(models, case.draft, weights)
         if not target.is_dir():
             continue
-        ways: list[tuple[Setting, dict[str, Any]]] = [(_PLAIN, {})]
+        ways: list[tuple[str, Method, dict[str, Any]]] = [("plain", Method.PLAIN, {})]
         for count in DEPTHS if draft and draft.is_dir() else ():
-            ways.append(
-                (Setting(f"draft, {count}", Method.DRAFT), {"draft": str(draft), "count": count})
-            )
+            how = {"draft": str(draft), "count": count}
+            ways.append((f"draft, {count}", Method.DRAFT, how))
         for count, ngram in LOOKUPS:
-            setting = Setting(f"prompt lookup, {count} after {ngram}", Method.LOOKUP)
-            ways.append((setting, {"count": count, "ngram": ngram}))
-        same = {"target": str(target), "eos": sorted(case.eos), "threads": case.threads}
+            how = {"count": count, "ngram": ngram}
+            ways.append((f"prompt lookup, {count} after {ngram}", Method.LOOKUP, how))
+        eos, threads = sorted(case.eos), case.threads
+        same = {"weights": weights, "target": str(target), "eos": eos, "threads": threads}
         made += [
-            _child(OPENVINO, f" {weights} {setting.name}", folder, weights, setting, same | how)
-            for setting, how in ways
+            _child(OPENVINO, f" {weights} {name}", folder, Setting(name, method), **same, **how)
+            for name, method, how in ways
         ]
     missing = NotMeasured(OPENVINO, f"{models} has no conversion of {case.target.name}. {_EXPORT}")
     return made or [missing]
@@ -119,11 +120,7 @@ def transformers(case: Case) -> LineUp:
         "eos": sorted(case.eos),
         "threads": case.threads,
     }
-
-    def start(case: Case, log: Path) -> Worker:
-        return Worker(TRANSFORMERS, "peers.transformers_child", options, log)
-
-    return [Program(TRANSFORMERS, TRANSFORMERS, start)]
+    return [_worker(TRANSFORMERS, TRANSFORMERS, "peers.transformers_child", options)]
 
 
 def _absent(name: str, folder: Path | None, how: str) -> list[NotMeasured]:
@@ -134,22 +131,24 @@ def _absent(name: str, folder: Path | None, how: str) -> list[NotMeasured]:
     return [NotMeasured(name, f"{why} {how}")]
 
 
-def _child(
+def _child(engine: str, variant: str, folder: Path, setting: Setting, **options: Any) -> Program:
+    """Return a program that ``children`` runs by the Python in ``folder``."""
+    options |= {"engine": engine, "setting": (setting.name, setting.method)}
+    environment = {"RAYON_NUM_THREADS": str(options["threads"])}  # mistral.rs has no option for it
+    where = python_of(folder), environment
+    return _worker(engine, f"{engine}{variant}", "peers.children", options, *where)
+
+
+def _worker(
     engine: str,
-    variant: str,
-    folder: Path,
-    weights: str,
-    setting: Setting,
+    name: str,
+    module: str,
     options: Mapping[str, Any],
+    python: Path | str = sys.executable,
     environment: Mapping[str, str] | None = None,
 ) -> Program:
-    """Return a program that ``children`` runs by the Python in ``folder``."""
-    told = {"engine": engine, "weights": weights, "setting": (setting.name, setting.method)}
-    python, name = python_of(folder), f"{engine}{variant}"
-
     def start(case: Case, log: Path) -> Worker:
-        asked = {**told, **options}
-        return Worker(name, "peers.children", asked, log, python, environment)
+        return Worker(name, module, options, log, python, environment)
 
     return Program(engine, name, start)
 

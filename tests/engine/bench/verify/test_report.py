@@ -89,12 +89,12 @@ def test_other_engines_are_compared_with_themselves() -> None:
         lookup: ((5, 6, 7, 1), (5, 8)),
     }
     answers = tuple(
-        Answer(setting, number, Reply(tokens, 1, 0.1, 1, 0.1))
+        Answer(0, setting, number, Reply(tokens, 1, 0.1, 1, 0.1))
         for setting, replies in said.items()
         for number, tokens in enumerate(replies)
     )
     turn = Turn(0, "peer", "Q8_0", tuple(said), 1.0, None, answers)
-    orphan = Answer(draft, 0, Reply((1,), 1, 0.1, 1, 0.1))
+    orphan = Answer(0, draft, 0, Reply((1,), 1, 0.1, 1, 0.1))
     other = Turn(0, "other", "Q4", (draft,), 1.0, None, (orphan,))
     result = Result(("chat", "chat"), (turn, other), (NotMeasured("third", "It fell."),))
     rows = of_peers(result, Case(PIP / "target", None, frozenset({1}), (), 64, 8, 1))
