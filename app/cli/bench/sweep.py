@@ -228,7 +228,8 @@ def compare(
         )
         plan = sweep.Plan(settings, (temperature,), rule, max_tokens, repeats, seed)
         with progress("Comparing") as on_progress:
-            result = sweep.run(engine, questions, plan, on_progress=on_progress)
+            memory = _memory(engine.footprint)
+            result = sweep.run(engine, questions, plan, memory, on_progress)
         cost = engine.measure(verify_cost.measure)
     print(table(*report.comparison(result), frozenset(range(2, 8))))
     shown = "  ".join(f"{count}: {ratio:.2f}" for count, ratio in cost.items())
