@@ -148,6 +148,12 @@ def _options_of_load(
         help="Device of the draft model: auto (the target's; the CPU if both do not fit on the GPU), "
         "cpu or cuda.",
     ),
+    gpu_layers: int | None = Option(
+        None,
+        min=1,
+        help="Layers of the target on the GPU, the last ones; the CPU computes the others. Default: as "
+        "many as fit.",
+    ),
     cuda_graphs: GraphsOption = True,
     threads: ThreadsOption = None,
     parallel: int | None = Option(

@@ -178,6 +178,7 @@ class LoadOptions:
     threads: int | None = None
     kv_cache_dtype: str = AUTO
     draft_device: str = AUTO
+    gpu_layers: int | None = None
 
     def __post_init__(self) -> None:
         LoadRequest(target="", **asdict(self))  # raises InvalidRequest for a wrong value

@@ -12,11 +12,15 @@ from engine.backends.cuda.trial.findings import Finding
 from engine.backends.cuda.trial.model import try_model, try_products
 from engine.backends.cuda.trial.rounds import HostRules
 from engine.backends.cuda.trial.verdicts import Verdict
+from engine.backends.split import SplitDecoder
 from engine.backends.torch.decoder import TorchDecoder
 from engine.errors import DeviceLost, KernelsFailed
 from engine.kernels.cuda.linear.bulk import BulkLinear
 from engine.models.architecture import Architecture
 from engine.models.base import Model
+
+_SPLIT_ROWS = (2, 5, 16)
+"""Numbers of rows tried of a model in two parts at each load, which also compiles its kernels."""
 
 
 def try_on_gpu(
@@ -37,7 +41,15 @@ def try_on_gpu(
     Raise KernelsFailed if a kernel failed: the next plan for this model is without them. With torch,
     nothing may draft for a model that fails.
     """
-    if isinstance(model, CudaDecoder):
+    if isinstance(model, SplitDecoder):
+        try_on_gpu(model.rest, architecture, cached, host, begin, report, blocks)
+        begin()
+        if fault := row_independence.first_fault(model, _SPLIT_ROWS):
+            model.rest.without_drafts(
+                f"The layers on the CPU and the GPU together are not exact enough for drafting: {fault}. "
+                "So nothing is drafted; the words are right."
+            )
+    elif isinstance(model, CudaDecoder):
         assert architecture is not None  # else it was not planned so
         run = partial(try_model, model, host, report)
         model.verdict = _try_kernels(model, architecture, cached, host, begin, run, blocks)

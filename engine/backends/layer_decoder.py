@@ -109,11 +109,31 @@ class LayerDecoder(ABC, Generic[State, Step]):
         self, tokens: Sequence[int], state: SequenceState, *, last: int, final: bool = True
     ) -> Tensor:
         """See ``Model.forward``. Long inputs run in steps of ``prefill_rows``."""
-        own: State = state  # type: ignore[assignment]  # states are made by ``new_state`` alone
         ids = torch.tensor(tokens, dtype=torch.long).to(self.device)
+        return self._forward(ids, state, self.run_layers, last=last, final=final)
+
+    @torch.inference_mode()
+    def forward_rows(
+        self, x: Tensor, state: SequenceState, *, last: int, final: bool = True
+    ) -> Tensor:
+        """Return ``forward`` of rows whose input to the first layer here, ``x (rows, hidden)``, another
+        executor has computed."""
+        x = x.to(self.device, self.dtype)
+        return self._forward(x, state, self.run_rows, last=last, final=final)
+
+    def _forward(
+        self,
+        inputs: Tensor,
+        state: SequenceState,
+        run: Callable[[Tensor, Sequence[tuple[State, int]], Step], Tensor],
+        *,
+        last: int,
+        final: bool,
+    ) -> Tensor:
+        own: State = state  # type: ignore[assignment]  # states are made by ``new_state`` alone
         hidden = []
-        for part in ids.split(self.prefill_rows):
-            hidden.append(self.step(part, own, final=final))
+        for part in inputs.split(self.prefill_rows):
+            hidden.append(run(part, [(own, len(part))], self.begin(own, len(part), final=final)))
             own.append(len(part), final=final)
         if not last:
             return torch.empty(0, self.architecture.vocabulary, device=self.device)
@@ -132,17 +152,25 @@ class LayerDecoder(ABC, Generic[State, Step]):
         x = self.embedding(ids)
         if self.scale != 1:
             x = x * self.scale
-        places, start = [], 0
+        start = 0
         for state, rows in parts:
             part = x[start : start + rows]
             if state.content is not None:
                 for first, embeddings in state.content.embeddings(state.end, state.end + rows):
                     part[first : first + len(embeddings)] = embeddings
+            start += rows
+        return self.run_rows(x, parts, step, self.own_inputs(ids, x))
+
+    def run_rows(
+        self, x: Tensor, parts: Sequence[tuple[State, int]], step: Step, own: Tensor | None = None
+    ) -> Tensor:
+        """Return ``run_layers`` for the first layer's input ``x (rows, hidden)``; see ``own_inputs``."""
+        places, start = [], 0
+        for state, rows in parts:
             if state.aux is not None:
                 place = slice(start, start + rows)
                 places.append((state.aux, self.positions(state, rows), place))
             start += rows
-        own = self.own_inputs(ids, x)
         for index in range(len(self.architecture.layers)):
             for aux, positions, place in places:
                 aux.write(AuxLayer(index), positions, x[place])

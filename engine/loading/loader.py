@@ -11,6 +11,7 @@ from engine.backends.cuda.decoder import CudaDecoder
 from engine.backends.cuda.trial import verdicts
 from engine.backends.native import cache as native_cache
 from engine.backends.native.decoder import Library, NativeDecoder, takes_file_dtype
+from engine.backends.split import SplitDecoder, first_layers, later_layers
 from engine.backends.torch import decoder as eager
 from engine.backends.torch.decoder import TorchDecoder
 from engine.errors import MALFORMED, ModelError, what_failed
@@ -70,11 +71,26 @@ def _info(plan: ModelPlan, context: int) -> ModelInfo:
 
 def _load_own(plan: ModelPlan, watch: LoadWatch) -> Model:
     architecture, names = _described(plan)
-    if plan.backend is Backend.CUDA:
-        return _load_cuda(plan, architecture, names, watch)
     if plan.library is not None:
         return _load_native(plan, architecture, names, plan.library, watch)
-    return _load_torch(plan, architecture, names, watch)
+    first, source = None, _weights(plan, watch)
+    if plan.host is not None:
+        if plan.host.library is None:
+            raise ModelError(
+                f"The first {plan.host_layers} layers of {plan.checkpoint.name} are left on the CPU and "
+                "need the compiled kernels, which could not be built. `foretoken diagnostics` says why. "
+                "Or choose fewer bits, a smaller model or the device cpu."
+            )
+        part = first_layers(architecture, plan.host_layers)
+        first = _load_native(plan.host, part, names, plan.host.library, watch)
+        architecture, names, source = later_layers(architecture, names, source, plan.host_layers)
+    load = _load_cuda if plan.backend is Backend.CUDA else _load_torch
+    rest = load(plan, architecture, names, source)
+    if first is None:
+        return rest
+    if isinstance(rest, CudaDecoder) and not plan.device.cuda_graphs:
+        rest.without_graphs()
+    return SplitDecoder(first, rest)
 
 
 def _described(plan: ModelPlan) -> tuple[Architecture, Names]:
@@ -97,22 +113,23 @@ def _described(plan: ModelPlan) -> tuple[Architecture, Names]:
 
 
 def _load_cuda(
-    plan: ModelPlan, architecture: Architecture, names: Names, watch: LoadWatch
-) -> Model:
+    plan: ModelPlan, architecture: Architecture, names: Names, source: WeightSource
+) -> CudaDecoder:
     info = _info(plan, plan.context)
     cache_dtype = kv_cache.FP8 if plan.kv_cache_dtype == FP8 else torch.bfloat16
-    source = _weights(plan, watch)
     return CudaDecoder(architecture, names, source, info, plan.quantization, cache_dtype)
 
 
 def _load_native(
     plan: ModelPlan, architecture: Architecture, names: Names, library: Library, watch: LoadWatch
-) -> Model:
+) -> NativeDecoder:
     info = replace(_info(plan, plan.context), compiled=True)
     weights, kind = _native_weights(plan, architecture)
     source = watch.reading(plan.checkpoint, weights)
     cached = DTYPES[plan.compute]
-    cache = native_cache.of_model(plan.checkpoint.path, library, f"{kind} {plan.rounded}")
+    cache = None
+    if len(architecture.layers) == plan.checkpoint.layers:  # what is stored is of the whole model
+        cache = native_cache.of_model(plan.checkpoint.path, library, f"{kind} {plan.rounded}")
     decoder = NativeDecoder(
         architecture, names, source, info, library, kind, cached, plan.rounded, cache
     )
@@ -142,8 +159,8 @@ def _stored(plan: ModelPlan, dtype: torch.dtype) -> WeightSource:
 
 
 def _load_torch(
-    plan: ModelPlan, architecture: Architecture, names: Names, watch: LoadWatch
-) -> Model:
+    plan: ModelPlan, architecture: Architecture, names: Names, source: WeightSource
+) -> TorchDecoder:
     blocks = plan.checkpoint.block_formats
     reason = eager.SUPPORT.why_not(architecture, plan.quantization, blocks)
     if reason is not None:
@@ -160,7 +177,6 @@ def _load_torch(
         and verdicts.why_not(planned, plan.quantization, blocks) is None
     ):
         kernels, products = kernels_on(plan.quantization, device)
-    source = _weights(plan, watch)
     model = TorchDecoder(architecture, names, source, _info(plan, plan.context), kernels)
     model.gpu_products = products
     return model

@@ -33,8 +33,9 @@ class LoadRequest:
     others. ``quantization`` and ``kv_cache_dtype`` auto are what the catalog, else model and machine,
     suggest; ``quantization`` stored is how a GGUF file has its weights, and for no folder.
     ``context`` bounds the model's own. ``device``: auto, cpu or cuda. ``draft_device``: the same for the
-    draft; auto is the target's, or cpu if both do not fit on the GPU. ``native``: whether a step that is
-    compiled for this processor may be used; ``cuda_graphs``: whether rounds on a GPU may be captured.
+    draft; auto is the target's, or cpu if both do not fit on the GPU. ``gpu_layers``: how many of the
+    target's layers, the last ones, a GPU computes; None: as many as fit. ``native``: whether a step that
+    is compiled for this processor may be used; ``cuda_graphs``: whether rounds on a GPU may be captured.
     ``threads`` that compute; None is one for each physical core. ``parallel``: how many requests may
     run at once, where the backend can and memory allows it; None: a few. ``checkpoint_mb``: memory of
     each sequence for earlier states of a model with recurrent layers, to which an edit goes back.
@@ -50,6 +51,7 @@ class LoadRequest:
     context: int | None = None
     device: str = AUTO
     draft_device: str = AUTO
+    gpu_layers: int | None = None
     native: bool = True
     cuda_graphs: bool = True
     threads: int | None = None
@@ -64,6 +66,12 @@ class LoadRequest:
         threads.check(self.threads)
         if self.context is not None and self.context < 1:
             raise InvalidRequest("context", f"context is {self.context}; it must be 1 or more.")
+        if self.gpu_layers is not None and self.gpu_layers < 1:
+            raise InvalidRequest(
+                "gpu_layers",
+                f"gpu_layers is {self.gpu_layers}; it must be 1 or more. "
+                "For none, choose the device cpu.",
+            )
         if self.parallel is not None and not 1 <= self.parallel <= MAX_ROWS:
             raise InvalidRequest(
                 "parallel", f"parallel is {self.parallel}; it must be 1 to {MAX_ROWS}."

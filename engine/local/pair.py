@@ -105,7 +105,7 @@ def load_pair(
         watch.begin(Stage.CAPTURING)
         session.prepare_rounds()
     on_cpu = [one.info for one in (model, draft) if one is not None and one.info.device == "cpu"]
-    if on_cpu and all(info.compiled for info in on_cpu):
+    if plan.target.host is not None or (on_cpu and all(info.compiled for info in on_cpu)):
         # The step has its own threads; torch's would spin beside them after every small operation.
         torch.set_num_threads(1)
     forget_strings()
@@ -162,11 +162,11 @@ def _setup(plan: LoadPlan, model: Model) -> str:
     """Name all that the time of a step of ``model`` depends on here."""
     info = model.info
     count = plan.device.threads or threads.default()
-    step = build.built() if info.compiled else None
+    step = build.built() if info.compiled or plan.target.host is not None else None
     by = f"torch {torch.__version__}" if step is None else step.name
-    return (
-        f"{info.quantization}, {plan.target.cached} KV cache, {info.device}, {count} threads, {by}"
-    )
+    left = plan.target.host_layers
+    where = f"{info.device} without {left} layers" if left else info.device
+    return f"{info.quantization}, {plan.target.cached} KV cache, {where}, {count} threads, {by}"
 
 
 def _notes(

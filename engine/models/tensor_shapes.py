@@ -41,10 +41,14 @@ MIXTURE_NORMS = (
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """The names of a checkpoint's tensors; the text part of a multimodal model has a longer prefix."""
+    """The names of a checkpoint's tensors; the text part of a multimodal model has a longer prefix.
+
+    ``first``: the number of the first layer, for a decoder that has only those from there on.
+    """
 
     root: str = "model."
     head: str = _HEAD
+    first: int = 0
 
     @classmethod
     def among(cls, tensors: Iterable[str]) -> Names:
@@ -71,7 +75,7 @@ class Names:
         return f"{self.root}norm.weight"
 
     def layer(self, index: int) -> str:
-        return f"{self.root}layers.{index}."
+        return f"{self.root}layers.{self.first + index}."
 
     def within(self, index: int, tensor: Callable[[str], T]) -> Callable[[str], T]:
         """Return the source of a layer's tensors by their names within it."""

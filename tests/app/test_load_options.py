@@ -109,6 +109,7 @@ def test_load_options_are_remembered_for_each_model(runtime: Runtime, loading: L
     }
     for name in ("kv_cache", "draft_device"):  # there is no GPU
         assert [each["id"] for each in told[name]["choices"]] == ["auto"]
+    assert told["gpu_layers"] == {"value": None, "most": 0}
     kept = loading.keep_load_options({"target": "pip", "context": 512, "threads": 1})
     assert kept["reload"] and kept["context"]["value"] == 512
     assert kept["context"]["longest"] == 1024
@@ -122,7 +123,13 @@ def test_load_options_are_remembered_for_each_model(runtime: Runtime, loading: L
     with pytest.raises(InvalidRequest, match="1,025 tokens: this model has 1,024"):
         loading.keep_load_options({"target": "pip", "context": 1025})
     assert loading.keep_load_options({"target": "pip", "context": 1024})["context"]["value"] == 1024
-    for bad in ({"context": 0.5}, {"threads": -1}, {"kv_cache": "x"}, {"draft_device": "x"}):
+    for bad in (
+        {"context": 0.5},
+        {"threads": -1},
+        {"kv_cache": "x"},
+        {"draft_device": "x"},
+        {"gpu_layers": -1},
+    ):
         with pytest.raises(InvalidRequest):
             loading.keep_load_options({"target": "pip", **bad})
 

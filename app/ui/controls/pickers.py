@@ -114,7 +114,7 @@ class Pickers:
         return [
             (label, name)
             for name, label in words.KV_CACHES.items()
-            if name != FP8 or self._uses_gpu()
+            if name != FP8 or self.uses_gpu()
         ]
 
     def draft_devices(self) -> list[Choice]:
@@ -122,8 +122,9 @@ class Pickers:
         return [
             (label, name)
             for name, label in words.DRAFT_DEVICES.items()
-            if name == AUTO or self._uses_gpu()
+            if name == AUTO or self.uses_gpu()
         ]
 
-    def _uses_gpu(self) -> bool:
+    def uses_gpu(self) -> bool:
+        """Return whether loads may use a GPU here."""
         return devices_here()["cuda"] is None and self.runtime.first.device != "cpu"

@@ -5,6 +5,7 @@ export interface LoadOptions {
   threads: { value: number | null; default: number; most: number };
   kv_cache: Choice;
   draft_device: Choice;
+  gpu_layers: { value: number | null; most: number }; // 0 without a GPU
   fixed: Record<string, string | undefined>; // the command line's options, which come first
   reload: boolean;
 }
@@ -27,11 +28,12 @@ export const choicesIn = (options: LoadOptions) =>
   }));
 
 // Returns what is remembered, by name.
-export const valuesOf = ({ context, threads, kv_cache, draft_device }: LoadOptions) => ({
+export const valuesOf = ({ context, threads, kv_cache, draft_device, gpu_layers }: LoadOptions) => ({
   context: context.value,
   threads: threads.value,
   kv_cache: kv_cache.value,
   draft_device: draft_device.value,
+  gpu_layers: gpu_layers.value,
 });
 
 export const setBy = (option?: string) => option && `Set by ${option} on the command line.`;

@@ -153,6 +153,22 @@ class CudaDecoder(LayerDecoder[DeviceState, Step]):
         with device_errors(self.device), kernel_errors(self.verdict):
             return super().forward(tokens, state, last=last, final=final)
 
+    def forward_rows(
+        self, x: Tensor, state: SequenceState, *, last: int, final: bool = True
+    ) -> Tensor:
+        """See ``LayerDecoder``; what a round verifies is captured as a graph. Raise as ``forward``."""
+        assert isinstance(state, DeviceState) and state.end + len(x) <= state.context
+        with device_errors(self.device), kernel_errors(self.verdict), torch.inference_mode():
+            if final or len(x) > MAX_ROWS:
+                return super().forward_rows(x, state, last=last, final=final)
+            logits = self._graphs.run_rows(self._pass_rows, x.to(self.dtype), state)
+            state.append(len(x), final=final)
+            return logits[len(x) - last :]
+
+    def _pass_rows(self, x: Tensor, parts: Parts) -> Tensor:
+        step = [(state.static, rows) for state, rows in parts]
+        return self.predict(self.run_rows(x, parts, step))
+
     def round_runner(
         self,
         state: SequenceState,
@@ -165,8 +181,12 @@ class CudaDecoder(LayerDecoder[DeviceState, Step]):
 
         assert isinstance(state, DeviceState)
         if not captures:
-            self._graphs.captures = False
+            self.without_graphs()
         return Runner(DeviceRound(self, state, drafter), captures, self.verdict)
+
+    def without_graphs(self) -> None:
+        """Capture no passes as graphs."""
+        self._graphs.captures = False
 
     def round_drafter(self, state: SequenceState) -> RoundDrafter:
         from engine.backends.cuda.round import ModelDrafter

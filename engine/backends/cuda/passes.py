@@ -21,7 +21,7 @@ from engine.values import MAX_ROWS
 Parts = tuple[tuple[DeviceState, int], ...]
 """The states of a pass, and how many of its rows each has."""
 Compute = Callable[[Tensor, Parts], Tensor]
-"""Token ids (rows,) on the device -> logits (rows, vocabulary)."""
+"""Token ids (rows,), or their rows (rows, hidden), on the device -> logits (rows, vocabulary)."""
 
 _WORTH = 4
 """Passes of a set before it is captured, which takes as long as some passes."""
@@ -59,6 +59,13 @@ class GraphCache:
         logits = self._logits(compute, torch.tensor(ids), parts).split(rows)
         found = dict(zip(order, logits, strict=True))
         return [found[at][: len(each)] for at, each in enumerate(tokens)]
+
+    def run_rows(self, compute: Compute, x: Tensor, state: DeviceState) -> Tensor:
+        """Return the logits of the rows ``x (rows, hidden)`` of one sequence, from its first layer on;
+        valid until the next pass."""
+        padded = x.new_zeros(_padded(len(x)), x.shape[1])
+        padded[: len(x)] = x
+        return self._logits(compute, padded, ((state, len(padded)),))[: len(x)]
 
     def _logits(self, compute: Compute, ids: Tensor, parts: Parts) -> Tensor:
         captured = self._graphs.get(parts)

@@ -65,9 +65,7 @@ def forecast(
     request = replace(request, context=context or request.context)
     facts = read_facts(PairFiles(pairing, target, draft), request)
     tokens = facts.context_limit
-    heads = (head.kind for head in facts.sizes.heads)
-    seeing = () if facts.sizes.vision is None else ("vision",)
-    roles = (TARGET, *(() if draft is None else (DRAFT,)), *heads, *seeing)
+    roles = facts.sizes.roles
     longest = facts.sizes.target.context
     return Forecast(facts.memory_fit(tokens), roles, tokens, longest, facts.planned.quantization)
 

@@ -27,6 +27,8 @@ class ModelPlan:
     of activations, fp32 or bf16. ``kv_cache_dtype``: auto (as ``compute``) or fp8. ``context``: tokens
     that the KV cache holds. ``library`` is set for the native backend. ``rounded``: the format that wider
     weights are rounded to when they are packed, or None. ``checkpoint_mb``: see ``LoadRequest``.
+    ``host``: the plan of the first ``host_layers``, which are left on the CPU beside a GPU; None if there
+    are none.
     """
 
     checkpoint: Checkpoint
@@ -39,6 +41,8 @@ class ModelPlan:
     library: Library | None = None
     rounded: str | None = None
     checkpoint_mb: int = CHECKPOINT_MB
+    host: ModelPlan | None = None
+    host_layers: int = 0
 
     @property
     def cached(self) -> str:

@@ -6,67 +6,163 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
 
+from engine.backends.native import build
+from engine.backends.split import why_not_split
 from engine.errors import InvalidRequest
-from engine.loading.planning.choices import Backend, could_be_compiled
+from engine.loading.planning.choices import Backend, could_be_compiled, quantizations
 from engine.loading.planning.fit import ENOUGH_CONTEXT
-from engine.loading.planning.model_plan import ModelPlan
-from engine.loading.planning.sizes import PairSizes
+from engine.loading.planning.model_plan import ModelPlan, plan_model
+from engine.loading.planning.sizes import HOST_LAYERS, PairSizes
 from engine.loading.request import LoadRequest
-from engine.machine import threads
+from engine.machine import compilers, threads
 from engine.machine.read_bandwidth import read_bandwidth
 from engine.models.families import described
 from engine.models.sizes.weight_counts import share_read
+from engine.values.memory import largest
 from engine.values.units import format_bytes
+
+_ANY = 1 << 62
+"""Bytes of main memory that hold anything."""
 
 
 def place(
     sizes: PairSizes, plan: ModelPlan, request: LoadRequest, limit: int, free: int | None
 ) -> PairSizes:
-    """Return ``sizes`` with the draft where ``request`` wants it, else where it fits.
+    """Return ``sizes`` with the draft and the target's layers where ``request`` wants them, else where
+    they fit. ``plan``: the target's. ``free``: the GPU's free bytes.
 
-    By itself a draft goes to the CPU if the GPU, with ``free`` bytes, has room for both models and fewer
-    than ``ENOUGH_CONTEXT`` tokens of the ``limit``, or fewer than were asked for. ``plan``: the target's.
-    Raises InvalidRequest.
+    What leaves room for ``ENOUGH_CONTEXT`` tokens of the ``limit``, or for those asked for, fits. Else
+    the draft goes to the CPU. If that is not enough, layers of the target do, and the draft stays, as it
+    is run more often. If no layers can, what leaves the longest context is returned.
+
+    Raises InvalidRequest for what this model or machine cannot have.
     """
+    _check(sizes, plan, request)
+    if not sizes.device.is_gpu:
+        return sizes
+    ways = [sizes]
+    if sizes.draft is not None and request.draft_device != "cuda":
+        beside = replace(sizes, draft_device=sizes.device.cpu)
+        ways = [beside] if request.draft_device == "cpu" else [sizes, beside]
+    layers = sizes.target.layers
+    if request.gpu_layers is not None and request.gpu_layers < layers:
+        ways = [_split(way, layers - request.gpu_layers) for way in ways]
+
+    def context(way: PairSizes, host_free: int | None = None) -> int:
+        return way.fit(plan.quantization, plan.kv_cache_dtype, limit, free, host_free).context
+
+    enough = _enough(request, limit)
+    for way in ways:
+        if context(way) >= enough:
+            return way
+    short = all(context(way, _ANY) < enough for way in ways)  # of the GPU's memory
+    if short and request.gpu_layers is None and _why_whole(sizes, plan) is None:
+        kept = largest(
+            layers, lambda count: context(_split(ways[0], layers - count), _ANY) >= enough
+        )
+        if kept:
+            return _split(ways[0], layers - kept)
+    return max(ways, key=context)
+
+
+def _enough(request: LoadRequest, limit: int) -> int:
+    """Return the tokens of context that must fit."""
+    return min(limit, request.context or ENOUGH_CONTEXT)
+
+
+def _split(sizes: PairSizes, count: int) -> PairSizes:
+    """Leave the first ``count`` layers on the CPU, and out what reads all layers: heads and a tower."""
+    return replace(sizes, host_layers=count, heads=(), vision=None)
+
+
+def _check(sizes: PairSizes, plan: ModelPlan, request: LoadRequest) -> None:
+    """Raise InvalidRequest for a device or layers that the request cannot have."""
     if not sizes.device.is_gpu and request.draft_device == "cuda":
         raise InvalidRequest(
             "draft_device",
             "draft_device is 'cuda', but the target runs on the CPU. Choose auto, or the device cuda for "
             "both.",
         )
-    if not sizes.device.is_gpu or sizes.draft is None or request.draft_device == "cuda":
-        return sizes
-    beside = replace(sizes, draft_device=sizes.device.cpu)
-    if request.draft_device == "cpu":
-        return beside
-
-    def context(placed: PairSizes) -> int:
-        return placed.fit(plan.quantization, plan.kv_cache_dtype, limit, free).context
-
-    enough = min(limit, request.context or ENOUGH_CONTEXT)
-    return sizes if context(sizes) >= enough or context(beside) <= context(sizes) else beside
+    if request.gpu_layers is None or request.gpu_layers >= sizes.target.layers:
+        return
+    why = "the target runs on the CPU. Leave it out, or choose the device cuda."
+    if sizes.device.is_gpu:
+        reason = _why_whole(sizes, plan)
+        if reason is None:
+            return
+        why = f"the layers of this model cannot be on two devices: {reason}"
+    raise InvalidRequest("gpu_layers", f"gpu_layers is {request.gpu_layers}, but {why}")
 
 
-def placement_notes(sizes: PairSizes, plan: ModelPlan, request: LoadRequest) -> Iterator[str]:
-    """Yield what is on the CPU beside a GPU and what it costs, as sentences; ``plan``: the target's."""
+def _why_whole(sizes: PairSizes, plan: ModelPlan) -> str | None:
+    """Return why all of the target must be on one device, as a sentence; None if it need not."""
+    target, cpu = sizes.target, sizes.device.cpu
+    architecture = described(target)
+    if plan.backend is Backend.TRANSFORMERS or architecture is None:
+        return "transformers runs it."
+    if reason := why_not_split(architecture):
+        return reason
+    if not could_be_compiled(target, plan.quantization, cpu):
+        return f"the compiled kernels cannot run it in {plan.quantization} on the CPU."
+    built = build.ready(cpu.threads) is not None
+    return None if built or compilers.found() else str(compilers.NoCompiler())
+
+
+def host_plan(sizes: PairSizes, plan: ModelPlan, context: int) -> ModelPlan | None:
+    """Return the plan of the target's layers on the CPU beside a GPU; None if there are none."""
+    if not sizes.host_layers:
+        return None
+    cpu = sizes.device.cpu
+    return plan_model(sizes.target, cpu, plan.quantization, context=context)
+
+
+def lacks_step(sizes: PairSizes, *plans: ModelPlan | None) -> bool:
+    """Return whether one of the ``plans`` is for the CPU beside a GPU, and would run in the compiled step
+    once that is built."""
+    return sizes.device.is_gpu and any(
+        not plan.device.is_gpu
+        and plan.backend is Backend.TORCH
+        # A draft has int8 then, see ``draft_quantization``.
+        and any(
+            could_be_compiled(plan.checkpoint, kind, plan.device)
+            for kind in (plan.quantization, "int8")
+        )
+        for plan in plans
+        if plan is not None
+    )
+
+
+def placement_notes(
+    sizes: PairSizes, plan: ModelPlan, request: LoadRequest, limit: int, free: int | None
+) -> Iterator[str]:
+    """Yield what is on the CPU beside a GPU and what it costs, as sentences. See ``place``."""
+    models = dict(
+        zip(sizes.roles, sizes.models(plan.quantization, plan.kv_cache_dtype), strict=True)
+    )
+    count, layers, target = sizes.host_layers, sizes.target.layers, sizes.target
+    if count:
+        why = "" if request.gpu_layers else ", because all do not fit on the GPU"
+        read = models[HOST_LAYERS].weight_bytes() * share_read(described(target))
+        yield (
+            f"Of the {layers} layers of {target.name}, {layers - count} are on the GPU and {count} on "
+            f"the CPU{why}: a pass {_reading(read, sizes.device.threads)}."
+        )
+        whole = replace(sizes, host_layers=0)
+        for kind in () if request.gpu_layers else quantizations(target, sizes.device):
+            found = whole.fit(kind, plan.kv_cache_dtype, limit, free).context
+            if kind != plan.quantization and found >= _enough(request, limit):
+                yield f"In {kind} all layers would fit on the GPU."
+                break
     if sizes.draft is not None and sizes.draft_device is not None:
         why = "" if request.draft_device == "cpu" else ", because both models do not fit on the GPU"
-        size = sizes.models(plan.quantization, plan.kv_cache_dtype)[1]
-        read = size.weight_bytes() * share_read(described(sizes.draft))
-        cost = reading(read, sizes.draft_device.threads)
-        yield f"{sizes.draft.name} drafts on the CPU{why}: a drafted token {cost}."
+        read = models["draft"].weight_bytes() * share_read(described(sizes.draft))
+        yield (
+            f"{sizes.draft.name} drafts on the CPU{why}: a drafted token "
+            f"{_reading(read, sizes.draft_device.threads)}."
+        )
 
 
-def lacks_step(draft: ModelPlan | None, sizes: PairSizes) -> bool:
-    """Return whether the draft is on the CPU beside a GPU, and would run in the compiled step once that
-    is built."""
-    if draft is None or sizes.draft_device is None or draft.backend is not Backend.TORCH:
-        return False
-    kinds = draft.quantization, "int8"  # what it has then, see ``draft_quantization``
-    return any(could_be_compiled(draft.checkpoint, kind, draft.device) for kind in kinds)
-
-
-def reading(count: float, used: int | None) -> str:
+def _reading(count: float, used: int | None) -> str:
     """Return what it takes to read ``count`` bytes by ``used`` threads; None: the default number."""
     speed = _bandwidth(used or threads.default())
     return (

@@ -24,7 +24,7 @@ from engine.loading.planning.choices import (
 )
 from engine.loading.planning.model_plan import ModelPlan, plan_model
 from engine.loading.planning.pairing import Compatibility, caution, compare, vocabularies
-from engine.loading.planning.placement import lacks_step, place, placement_notes
+from engine.loading.planning.placement import host_plan, lacks_step, place, placement_notes
 from engine.loading.planning.sizes import PairSizes
 from engine.loading.request import LoadRequest
 from engine.loading.specs import ModelSpec
@@ -116,8 +116,8 @@ class PairFacts:
 
     ``requested_plan`` is the target's by request and catalog; ``planned`` differs from it if that would
     not fit. ``requested_context``: tokens by the request, else the model; ``context_limit``: what it
-    is given if that fits. ``free``: a GPU's free bytes; None for the machine's. ``note``: why a head that
-    the target brings does not draft. ``vision``: as in ``LoadPlan``.
+    is given if that fits. ``free``: a GPU's free bytes; None for the machine's. ``note``: why a head
+    does not draft. ``vision``: as in ``LoadPlan``.
     """
 
     device: Device
@@ -173,6 +173,15 @@ def read_facts(files: PairFiles, request: LoadRequest) -> PairFacts:
         sizes = replace(sizes, linear_factory=_linear_factory(planned))
     free = device_memory.gpu_free_bytes(device.torch_device)
     sizes = place(sizes, planned, request, context_limit, free)
+    name, note = files.pairing.target.name, inside if isinstance(inside, str) else None
+    if sizes.vision is None and isinstance(vision, VisionPlan):
+        vision = (
+            f"{name} cannot see images here: the GPU has no room for all of its layers and these."
+        )
+    if len(sizes.heads) < len(heads):
+        note = (
+            f"The heads of {name} do not draft: they need all of its layers on the GPU, and room."
+        )
     return PairFacts(
         device=device,
         compatible=compatible,
@@ -182,7 +191,7 @@ def read_facts(files: PairFiles, request: LoadRequest) -> PairFacts:
         requested_context=requested_context,
         context_limit=context_limit,
         free=free,
-        note=inside if isinstance(inside, str) else None,
+        note=note,
         vision=vision,
     )
 
@@ -233,7 +242,7 @@ def plan_loading(
         notes.append(
             f"{requested_plan.quantization} would not fit in memory, so {quantization} is used."
         )
-    notes += placement_notes(sizes, planned, request)
+    notes += placement_notes(sizes, planned, request, context_limit, free)
     notes.append(None if draft is None else caution(target, draft))
     way = pair.compatible.cross_vocabulary
     notes.append(way and f"The draft has a {way}.")
@@ -244,7 +253,8 @@ def plan_loading(
     planned_draft = (
         None if draft is None else _plan_draft(sizes, draft, request, quantization, context)
     )
-    lacking = lacks_step(planned_draft, sizes)
+    host = host_plan(sizes, planned, context)
+    lacking = lacks_step(sizes, planned_draft, host)
     if (waits or lacking) and not compilers.found():
         notes.append(str(compilers.NoCompiler()))
     if context < requested_context:
@@ -267,14 +277,21 @@ def plan_loading(
     ):
         longer = min(context_limit, sizes.fit(quantization, FP8, context_limit, free).context)
         notes.append(f"With an fp8 KV cache it would be {longer:,}.")
+    planned_target = replace(
+        planned,
+        context=context,
+        checkpoint_mb=request.checkpoint_mb,
+        host=host and replace(host, checkpoint_mb=request.checkpoint_mb),
+        host_layers=sizes.host_layers,
+    )
     parallel, why_fewer = _parallel(
-        planned, request.parallel, pair.memory_fit(context), waits=waits
+        planned_target, request.parallel, pair.memory_fit(context), waits=waits
     )
     notes.append(why_fewer)
     return LoadPlan(
         files=files,
         device=device,
-        target=replace(planned, context=context, checkpoint_mb=request.checkpoint_mb),
+        target=planned_target,
         draft=planned_draft,
         vocabularies=None if draft is None else vocabularies(target, draft),
         heads=heads,
@@ -304,6 +321,11 @@ def _parallel(
     ``memory_fit`` is the memory with the caches of one. ``waits``: the compiled step is not built yet.
     """
     # On a GPU, where a pass for several is no graph, only if somebody asks.
+    if target.host is not None and requested not in {None, 1}:
+        return 1, (
+            f"Requests run one at a time instead of {requested}: some of the target's layers are on the "
+            "CPU."
+        )
     if target.backend is not Backend.NATIVE and (requested in {None, 1} or waits):
         return 1, None
     if target.backend not in {Backend.NATIVE, Backend.CUDA}:

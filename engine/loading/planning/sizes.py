@@ -23,22 +23,26 @@ from engine.loading.planning.choices import (
 )
 from engine.loading.planning.fit import MemoryFit, ModelSize
 from engine.machine.devices import Device
+from engine.models.architecture import Recurrent
 from engine.models.checkpoints.checkpoint import Checkpoint
+from engine.models.families import described
 from engine.models.four_bits import bytes_in_four_bits
 from engine.models.hidden_states import distinct
+from engine.models.tensor_shapes import Names
 from engine.values import CHECKPOINT_MB
 from engine.vision.plan import VisionPlan
 from engine.vision.towers import dtype_of
 
-VISION = "vision"
-"""The role of a vision tower beside target, draft and heads."""
+VISION, HOST_LAYERS = "vision", "layers on the CPU"
+"""The roles of a vision tower and of a part of the target, beside target, draft and heads."""
 
 
 @dataclass(frozen=True, slots=True)
 class PairSizes:
     """A target, what drafts for it and the device; ``linear_factory`` are for the heads.
     ``checkpoint_mb``: see ``LoadRequest``. ``vision``: the target's tower, which images are read by.
-    ``draft_device``: of the draft, if it is on the host and the target on a GPU.
+    ``draft_device``: of the draft, if it is on the host and the target on a GPU. ``host_layers``: how
+    many of the target's layers, the first ones, are there.
 
     In its methods ``quantization`` is that of the target's weights, and ``cached`` its KV cache's dtype:
     auto or fp8.
@@ -52,9 +56,18 @@ class PairSizes:
     checkpoint_mb: int = CHECKPOINT_MB
     vision: VisionPlan | None = None
     draft_device: Device | None = None
+    host_layers: int = 0
 
-    def fit(self, quantization: str, cached: str, context: int, free: int | None) -> MemoryFit:
-        """Return what fits into ``free`` bytes; None means the machine's free memory."""
+    def fit(
+        self,
+        quantization: str,
+        cached: str,
+        context: int,
+        free: int | None,
+        host_free: int | None = None,
+    ) -> MemoryFit:
+        """Return what fits into ``free`` bytes; None means the machine's free memory. ``host_free``: the
+        same for what is on the host beside a GPU."""
         return fit.fit(
             *self.models(quantization, cached),
             context=context,
@@ -64,43 +77,92 @@ class PairSizes:
                 for other in quantizations(self.target, self.device)
             },
             gpu=self.device.torch_device.type == "cuda",
+            host_free=host_free,
         )
 
     def footprint(self, quantization: str, cached: str, context: int) -> dict[str, int]:
         """Return the bytes of weights and caches with ``context`` tokens, by ``target``, ``draft`` and
         kinds of heads."""
-        names = ("target", *(("draft",) if self.draft else ()), *(head.kind for head in self.heads))
-        names += () if self.vision is None else (VISION,)
         return {
             name: size.weight_bytes() + size.kv_bytes(context)
-            for name, size in zip(names, self.models(quantization, cached), strict=True)
+            for name, size in zip(self.roles, self.models(quantization, cached), strict=True)
         }
 
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """What each of ``models`` is: target, draft, the kind of a head, vision, layers on the CPU."""
+        names = ("target", *(("draft",) if self.draft else ()), *(head.kind for head in self.heads))
+        names += () if self.vision is None else (VISION,)
+        return (*names, HOST_LAYERS) if self.host_layers else names
+
     def models(self, quantization: str, cached: str) -> list[ModelSize]:
-        """Return the sizes of the target, the draft if there is one, every head, and the tower."""
+        """Return the sizes of the target, the draft if there is one, every head, the tower, and the
+        target's layers on the host."""
         draft = self.draft
         drafting = []
         if draft is not None:
             device = self.draft_device or self.device
             drafting_in = draft_quantization(draft, quantization, device)
-            size = replace(
-                self._size(draft, drafting_in, device), on_host=self.draft_device is not None
-            )
+            size = self._size(draft, drafting_in, device)
+            size = size if self.draft_device is None else _on_host(size)
             rounded = draft_rounding(draft, drafting_in, device)
             drafting.append(size if rounded is None else _rounded(size, draft, rounded))
         aux_layers = distinct(aux_layer for head in self.heads for aux_layer in head.aux_layers)
         target = replace(
-            self._size(self.target, quantization, self.device),
+            self._target_size(quantization),
             aux_width=len(aux_layers) * self.target.hidden,
         )
         if cached == FP8:
             target = replace(target, cache=FP8)
         models = [target, *drafting, *map(self._head_size, self.heads)]
+        if self.host_layers:
+            return [*models, self._host_size(quantization)]
         if self.vision is None:
             return models
         if not self.target.is_gguf:  # where it is among the target's own tensors
             models[0] = replace(target, parameters=target.parameters - self.vision.parameters)
         return [*models, self._tower_size(self.vision)]
+
+    def _target_size(self, quantization: str) -> ModelSize:
+        """Return the size of the target, or of its later layers and head."""
+        if not self.host_layers:
+            return self._size(self.target, quantization, self.device)
+        return self._part_size(quantization, self.device, slice(self.host_layers, None))
+
+    def _host_size(self, quantization: str) -> ModelSize:
+        """Return the size of the target's embedding and first layers, with their output of each token."""
+        size = self._part_size(quantization, self.device.cpu, slice(self.host_layers))
+        return replace(_on_host(size), aux_width=self.target.hidden)
+
+    def _part_size(self, quantization: str, device: Device, part: slice) -> ModelSize:
+        """Return the size of a part of the target's layers, see ``engine.backends.split``."""
+        whole, names = self.target, Names.among(self.target.tensors)
+        known = described(whole)
+        assert known is not None  # else it was not split
+        layers = range(whole.layers)[part]
+        prefixes = tuple(map(names.layer, layers))
+        outer = names.embedding if not layers.start or known.tied else names.head
+        tensors = {
+            name: info
+            for name, info in whole.tensors.items()
+            if name.startswith(prefixes) or name == outer
+        }
+        counts = {name: math.prod(info.shape) for name, info in tensors.items()}
+        bits = sum(count * _bits(tensors[name].dtype) for name, count in counts.items())
+        checkpoint = replace(
+            whole, tensors=tensors, parameters=sum(counts.values()), bytes=int(bits / 8)
+        )
+        own = replace(known, layers=known.layers[part])
+        mixers = [spec.mixer for spec in own.layers]
+        states = sum(each.memory_bytes for each in mixers if isinstance(each, Recurrent))
+        size = self._size(checkpoint, quantization, device)
+        return replace(
+            size,
+            layers=len(own.attentions),
+            kv_sizes=tuple(own.kv_sizes),
+            recurrent_bytes=states,
+            saved_bytes=size.saved_bytes if states else 0,
+        )
 
     def _tower_size(self, vision: VisionPlan) -> ModelSize:
         """Return the size of a vision tower, as if it were loaded already."""
@@ -126,6 +188,17 @@ class PairSizes:
         if quantization == Q4:
             return replace(size, block_bytes=bytes_in_four_bits(checkpoint), repeated=0)
         return size if packs(checkpoint, device) else replace(size, repeated=0)
+
+
+def _on_host(size: ModelSize) -> ModelSize:
+    """Return ``size`` in main memory beside a GPU."""
+    return replace(size, name=f"{size.name} on the CPU", on_host=True)
+
+
+def _bits(dtype: str) -> float:
+    """Return the bits of a weight in a GGUF file's format; floats are kept in 32."""
+    layout = LAYOUTS.get(dtype.lower())
+    return 32 if layout is None else 8 * layout.size / layout.inputs
 
 
 def _stored_bytes(checkpoint: Checkpoint, device: Device) -> int:

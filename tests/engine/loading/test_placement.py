@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,9 @@ from engine.loading.planning.fit import ENOUGH_CONTEXT
 from engine.loading.planning.plan import LoadPlan, plan_loading
 from engine.machine import device_memory, devices, memory
 from engine.machine.devices import Device
+from engine.models.checkpoints.checkpoint import inspect
 from tests.support.checkpoints import write_random
+from tests.support.heads import WRITERS
 from tests.support.loading import request_for
 
 CPU = torch.device("cpu")
@@ -33,9 +36,9 @@ class Machine:
         patch.setattr(device_memory, "gpu_free_bytes", lambda _: self.gpu)
         patch.setattr(memory, "free_bytes", lambda: self.host)
 
-    def plan(self, draft: bool = True, **settings: object) -> LoadPlan:
+    def plan(self, draft: bool = True, heads: Sequence[Path] = (), **settings: object) -> LoadPlan:
         files = self.target, self.draft if draft else None
-        request = request_for(*files, quantization="bf16", **settings)
+        request = request_for(*files, heads, quantization="bf16", **settings)
         return plan_loading(fetch_pair(request, Catalog((), ()), None), request)
 
 
@@ -70,7 +73,7 @@ def test_a_draft_goes_to_the_cpu_only_where_both_do_not_fit_on_the_gpu(
 
 def test_a_little_less_context_is_no_reason_to_draft_on_the_cpu(machine: Machine) -> None:
     whole = machine.plan()
-    machine.gpu = whole.memory_fit.needed - whole.memory_fit.kv // 2
+    machine.gpu = whole.memory_fit.needed - whole.memory_fit.kv // 8
     shorter = machine.plan()
     assert place_of(shorter) == "cuda" and ENOUGH_CONTEXT < shorter.target.context < 16384
     assert place_of(machine.plan(context=16384)) == "cpu"  # who asks for it has it
@@ -85,12 +88,12 @@ def test_each_devices_memory_counts_for_what_is_on_it(machine: Machine, library:
     host = here.memory_fit.host
     assert host is not None and there.memory_fit.host is None
     assert here.memory_fit.sentence == f"{alone.memory_fit.sentence} {host.sentence}"
-    assert host.sentence.startswith("draft needs ") and "on the GPU" not in host.sentence
+    assert host.sentence.startswith("draft on the CPU needs ") and "on the GPU" not in host.sentence
     machine.host = host.needed - host.kv // 2
     some = machine.plan(draft_device="cpu")
     assert 0 < some.target.context < here.target.context
     machine.host = host.weights
-    with pytest.raises(OutOfMemory, match=r"draft needs .* are free"):
+    with pytest.raises(OutOfMemory, match=r"draft on the CPU needs .* are free"):
         machine.plan(draft_device="cpu")
     each, own = here.memory_fit.request, host.request
     machine.host, machine.gpu = 10**10, here.memory_fit.needed + 2 * each
@@ -120,3 +123,86 @@ def test_the_step_is_compiled_first_where_a_draft_needs_it_beside_a_gpu(
     plan = machine.plan(draft_device="cpu")
     assert plan.lacks_step and not plan.waits_for_native
     assert not machine.plan().lacks_step and not machine.plan(draft=False).lacks_step
+
+
+def test_layers_that_do_not_fit_on_the_gpu_are_left_on_the_cpu(
+    machine: Machine, library: Library
+) -> None:
+    whole = machine.plan(draft=False)
+    assert whole.target.host is None
+    machine.gpu = whole.memory_fit.needed - whole.memory_fit.kv // 2
+    assert machine.plan(draft=False).target.host is None  # it has more than 4,096 tokens
+    split = machine.plan(draft=False, context=16384)
+    host = split.target.host
+    assert host is not None and split.target.host_layers == 2 and split.target.context == 16384
+    assert (split.target.backend, host.backend) == (Backend.CUDA, Backend.NATIVE)
+    assert host.quantization == "bf16" and host.library is not None
+    (note, *_) = split.notes
+    assert note.startswith(
+        "Of the 3 layers of target, 1 are on the GPU and 2 on the CPU, because all do not fit on the "
+        "GPU: a pass reads "
+    )
+    parts = split.footprint
+    assert parts.keys() == {"target", "layers on the CPU"}
+    assert split.memory_fit.needed <= machine.gpu and split.memory_fit.host is not None
+    # The output head is the embedding, which is on both, packed and in rows on the CPU; the hidden states
+    # between the parts are kept.
+    table = 2 * 2 * inspect(machine.target).vocabulary * 64
+    between = 16384 * 2 * 64
+    assert sum(parts.values()) == pytest.approx(
+        whole.footprint["target"] + table + between, abs=1000
+    )
+
+
+def test_a_draft_stays_on_the_gpu_for_a_target_that_is_split(
+    machine: Machine, library: Library
+) -> None:
+    machine.gpu = machine.plan(draft=False).memory_fit.needed - 10**5
+    split = machine.plan(context=16384)
+    assert place_of(split) == "cuda" and split.target.host_layers == 2
+    both = machine.plan(context=16384, draft_device="cpu")
+    assert place_of(both) == "cpu" and both.target.host_layers == 1
+    assert [note.split(":")[0] for note in both.notes[:3:2]] == [
+        "Of the 3 layers of target, 2 are on the GPU and 1 on the CPU, because all do not fit on the GPU",
+        "draft drafts on the CPU",
+    ]
+
+
+def test_as_many_layers_are_on_the_gpu_as_are_asked_for(
+    machine: Machine, library: Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for wanted, left in ((1, 2), (2, 1), (3, 0), (99, 0)):
+        assert machine.plan(gpu_layers=wanted).target.host_layers == left
+    plan = machine.plan(gpu_layers=2, parallel=4)
+    assert plan.parallel == 1 and any("layers are on the CPU" in note for note in plan.notes)
+    with pytest.raises(InvalidRequest, match=r"must be 1 or more\. For none, choose the"):
+        machine.plan(gpu_layers=0)
+    machine.host = 10**6
+    with pytest.raises(OutOfMemory, match=r"target on the CPU needs .* are free\."):
+        machine.plan(gpu_layers=2)
+    for device, why in (
+        (
+            Device(torch.device("cuda"), kernels=True, native=False),
+            "compiled kernels cannot run it in bf16",
+        ),
+        (Device(CPU), "the target runs on the CPU. Leave it out, or"),
+    ):
+        monkeypatch.setattr(devices, "choose", lambda *_, device=device, **__: device)
+        with pytest.raises(InvalidRequest, match=f"gpu_layers is 1, but .*{why}") as told:
+            machine.plan(gpu_layers=1)
+        assert told.value.field == "gpu_layers"
+
+
+def test_heads_are_left_out_before_layers(
+    machine: Machine, tmp_path: Path, library: Library
+) -> None:
+    """They read hidden states of all layers; without them, more layers fit."""
+    WRITERS["eagle3"](tmp_path / "head", inspect(machine.target))
+    head = (tmp_path / "head",)
+    with_head, without = machine.plan(False, heads=head), machine.plan(False)
+    assert len(with_head.heads) == 1 and not any("do not draft" in each for each in with_head.notes)
+    machine.gpu = without.memory_fit.needed
+    left_out = machine.plan(False, heads=head, context=16384)
+    assert not left_out.heads and not left_out.target.host_layers
+    assert any("The heads of target do not draft: " in each for each in left_out.notes)
+    assert left_out.memory_fit.needed == without.memory_fit.needed

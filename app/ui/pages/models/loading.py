@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 
 from app import diagnostics
@@ -20,6 +21,7 @@ _OPTIONS = {
     "threads": "threads",
     "kv_cache": "kv_cache_dtype",
     "draft_device": "draft_device",
+    "gpu_layers": "gpu_layers",
 }
 """The fields of load options on the page, and those of ``LoadRequest``."""
 
@@ -45,9 +47,9 @@ class LoadBackend:
         it (None or "auto": the app decides) and what can be chosen.
 
         ``context.longest`` is the most that this model can have here, ``context.largest`` the most that
-        fits now; 0 if unknown. ``choices`` are those of this machine. ``fixed`` names options of
-        the command line by field, which come first. ``loaded``: the model is loaded; ``reload``: with
-        other options than these.
+        fits now; 0 if unknown. ``choices`` are those of this machine. ``gpu_layers.most`` is the number
+        of the model's layers, 0 without a GPU. ``fixed`` names options of the command line by field,
+        which come first. ``loaded``: the model is loaded; ``reload``: with other options than these.
         """
         target = str(data["target"])
         kept, loaded = self.runtime.load_options.of(target), self.runtime.engine.loaded
@@ -67,6 +69,7 @@ class LoadBackend:
                     {"id": i, "label": label} for label, i in self._pickers.draft_devices()
                 ],
             },
+            "gpu_layers": {"value": kept.gpu_layers, "most": self._layers(target)},
             "fixed": {
                 field: f"--{name.replace('_', '-')}"
                 for field, name in _OPTIONS.items()
@@ -76,6 +79,12 @@ class LoadBackend:
             "reload": here is not None
             and any(getattr(here.request, n) != getattr(request, n) for n in _OPTIONS.values()),
         }
+
+    def _layers(self, target: str) -> int:
+        with suppress(ForetokenError):  # a model that is gone
+            if self._pickers.uses_gpu():
+                return self.runtime.inventory.named(self.runtime.request(target, "")).target.layers
+        return 0
 
     def _contexts(self, target: str) -> View:
         try:
@@ -103,6 +112,7 @@ class LoadBackend:
                 threads=whole("threads", data.get("threads") or None),
                 kv_cache_dtype=str(data.get("kv_cache") or AUTO),
                 draft_device=str(data.get("draft_device") or AUTO),
+                gpu_layers=whole("gpu_layers", data.get("gpu_layers") or None),
             ),
         )
         return self.load_options(data)

@@ -132,10 +132,11 @@ function useLoadOptions(row: Row, onContext: MemoryProps["onContext"]): [LoadOpt
 
 type Keep = (changed: Partial<ReturnType<typeof valuesOf>>) => void;
 
+const numbers = (most: number) => Array.from({ length: most }, (_, i) => String(i + 1));
+
 function Options({ options, keep }: { options: LoadOptions; keep: Keep }) {
   const { change, busy } = useModels();
   const { threads, fixed } = options;
-  const counts = Array.from({ length: threads.most }, (_, i) => String(i + 1));
   return (
     <Disclosure summary="Load options" remember="load-options">
       <div class="ft-fields">
@@ -145,9 +146,20 @@ function Options({ options, keep }: { options: LoadOptions; keep: Keep }) {
           name="threads"
           value={String(threads.value ?? "")}
           disabled={Boolean(fixed.threads)}
-          options={[{ id: "", label: `Automatic (${threads.default})` }, ...counts]}
+          options={[{ id: "", label: `Automatic (${threads.default})` }, ...numbers(threads.most)]}
           onChange={(value) => keep({ threads: Number(value) || null })}
         />
+        {options.gpu_layers.most > 0 && (
+          <Select
+            label="Layers on the GPU"
+            hint={setBy(fixed.gpu_layers)}
+            name="gpu_layers"
+            value={String(options.gpu_layers.value ?? "")}
+            disabled={Boolean(fixed.gpu_layers)}
+            options={[{ id: "", label: "As many as fit" }, ...numbers(options.gpu_layers.most)]}
+            onChange={(value) => keep({ gpu_layers: Number(value) || null })}
+          />
+        )}
         {choicesIn(options).map((each) => (
           <Select
             {...each}

@@ -200,6 +200,18 @@ export function LoadOptions({ page, row, status, onLoad }: LoadOptionsProps) {
             disabled={Boolean(kept.fixed.threads)}
             onChange={change("threads")}
           />
+          {kept.gpu_layers.most > 0 && (
+            <NumberInput
+              label="Layers on the GPU"
+              hint={hint("gpu_layers")}
+              value={kept.gpu_layers.value}
+              min={1}
+              max={kept.gpu_layers.most}
+              placeholder="As many as fit"
+              disabled={Boolean(kept.fixed.gpu_layers)}
+              onChange={change("gpu_layers")}
+            />
+          )}
           {load.choicesIn(kept).map((each) => (
             <Select {...each} key={each.name} hint={hint(each.name)} onChange={change(each.name)} />
           ))}
