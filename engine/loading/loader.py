@@ -86,11 +86,7 @@ def _load_own(plan: ModelPlan, watch: LoadWatch) -> Model:
         architecture, names, source = later_layers(architecture, names, source, plan.host_layers)
     load = _load_cuda if plan.backend is Backend.CUDA else _load_torch
     rest = load(plan, architecture, names, source)
-    if first is None:
-        return rest
-    if isinstance(rest, CudaDecoder) and not plan.device.cuda_graphs:
-        rest.without_graphs()
-    return SplitDecoder(first, rest)
+    return rest if first is None else SplitDecoder(first, rest)
 
 
 def _described(plan: ModelPlan) -> tuple[Architecture, Names]:
@@ -117,7 +113,10 @@ def _load_cuda(
 ) -> CudaDecoder:
     info = _info(plan, plan.context)
     cache_dtype = kv_cache.FP8 if plan.kv_cache_dtype == FP8 else torch.bfloat16
-    return CudaDecoder(architecture, names, source, info, plan.quantization, cache_dtype)
+    model = CudaDecoder(architecture, names, source, info, plan.quantization, cache_dtype)
+    if not plan.device.cuda_graphs:
+        model.without_graphs()
+    return model
 
 
 def _load_native(

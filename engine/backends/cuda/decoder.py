@@ -166,7 +166,7 @@ class CudaDecoder(LayerDecoder[DeviceState, Step]):
             return logits[len(x) - last :]
 
     def _pass_rows(self, x: Tensor, parts: Parts) -> Tensor:
-        step = [(state.static, rows) for state, rows in parts]
+        step = [(state.static, rows, None) for state, rows in parts]
         return self.predict(self.run_rows(x, parts, step))
 
     def round_runner(

@@ -37,9 +37,9 @@ def place(
 
     Raises InvalidRequest for what this model or machine cannot have.
     """
-    _check(sizes, plan, request)
     if not sizes.device.is_gpu:
         return sizes
+    _check(sizes, plan, request)
     ways = [sizes]
     if sizes.draft is not None and request.draft_device != "cuda":
         beside = replace(sizes, draft_device=sizes.device.cpu)
@@ -76,22 +76,15 @@ def _split(sizes: PairSizes, count: int) -> PairSizes:
 
 
 def _check(sizes: PairSizes, plan: ModelPlan, request: LoadRequest) -> None:
-    """Raise InvalidRequest for a device or layers that the request cannot have."""
-    if not sizes.device.is_gpu and request.draft_device == "cuda":
-        raise InvalidRequest(
-            "draft_device",
-            "draft_device is 'cuda', but the target runs on the CPU. Choose auto, or the device cuda for "
-            "both.",
-        )
+    """Raise InvalidRequest for layers that cannot be on two devices."""
     if request.gpu_layers is None or request.gpu_layers >= sizes.target.layers:
         return
-    why = "the target runs on the CPU. Leave it out, or choose the device cuda."
-    if sizes.device.is_gpu:
-        reason = _why_whole(sizes, plan)
-        if reason is None:
-            return
-        why = f"the layers of this model cannot be on two devices: {reason}"
-    raise InvalidRequest("gpu_layers", f"gpu_layers is {request.gpu_layers}, but {why}")
+    if reason := _why_whole(sizes, plan):
+        raise InvalidRequest(
+            "gpu_layers",
+            f"gpu_layers is {request.gpu_layers}, but the layers of this model cannot be on two devices: "
+            f"{reason} Leave it out, or choose the device cpu.",
+        )
 
 
 def _why_whole(sizes: PairSizes, plan: ModelPlan) -> str | None:
@@ -139,6 +132,10 @@ def placement_notes(
     models = dict(
         zip(sizes.roles, sizes.models(plan.quantization, plan.kv_cache_dtype), strict=True)
     )
+    if not sizes.device.is_gpu:
+        if request.gpu_layers is not None or request.draft_device == "cuda":
+            yield "The target runs on the CPU, so where its layers and draft are cannot be chosen."
+        return
     count, layers, target = sizes.host_layers, sizes.target.layers, sizes.target
     if count:
         why = "" if request.gpu_layers else ", because all do not fit on the GPU"
@@ -165,9 +162,10 @@ def placement_notes(
 def _reading(count: float, used: int | None) -> str:
     """Return what it takes to read ``count`` bytes by ``used`` threads; None: the default number."""
     speed = _bandwidth(used or threads.default())
+    ms = count / speed / 1e6
     return (
-        f"reads {format_bytes(int(count))} of main memory, {count / speed / 1e6:.2g} ms at the measured "
-        f"{speed:.3g} GB/s"
+        f"reads {format_bytes(int(count))} of main memory, {ms:.{0 if ms >= 10 else 1}f} ms at the "
+        f"measured {speed:.1f} GB/s"
     )
 
 

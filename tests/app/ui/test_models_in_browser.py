@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
+from app.settings.preferences import LoadOptions
+from app.ui.controls.pickers import Pickers
 from engine.errors import ModelError
 from engine.loading.hub import errors, transfer
 from engine.loading.progress import LoadProgress, Stage
@@ -264,6 +266,28 @@ def test_the_pickers_offer_what_was_found_and_the_drafts_that_fit(models, app, l
     models.wait_for_selector(".badge:has-text('large')")
     assert app.engine.loaded.target_id == str(lying_here / "large.gguf")
     assert app.engine.loaded.draft_id == str(lying_here / "small.gguf")
+
+
+def test_beside_a_gpu_the_place_of_draft_and_layers_is_chosen_on_both_pages(
+    models, app, lying_here, monkeypatch
+):
+    monkeypatch.setattr(Pickers, "uses_gpu", lambda _: True)
+    large = str(lying_here / "large.gguf")
+    opened = card(models, "large")
+    opened.locator("summary", has_text="Load options").click()
+    opened.get_by_label("Draft model").select_option(label="On the CPU")
+    expect(opened.get_by_label("Draft model")).to_have_value("cpu")
+    opened.get_by_label("Layers on the GPU").select_option("1")
+    expect(opened.get_by_label("Layers on the GPU")).to_have_value("1")
+    models.get_by_role("link", name="Chat", exact=True).click()
+    options = load_options(models, large)
+    expect(options.get_by_label("Layers on the GPU")).to_have_value("1")
+    options.get_by_label("Draft model").select_option(label="On the GPU")
+    models.click("#load-pair")
+    models.wait_for_selector(".badge:has-text('large')")
+    asked = app.engine.loaded.request
+    assert (asked.draft_device, asked.gpu_layers) == ("cuda", 1)
+    app.runtime.load_options.keep(large, LoadOptions())
 
 
 @pytest.mark.parametrize("where", ["Models", "Chat"])
