@@ -70,16 +70,16 @@ class ChatBackend:
         )
         self.titles = Titles(runtime, store, lambda: self.stored.now().settings)
         self._begun: deque[tuple[str, int]] = deque(maxlen=64)
-        """The last requests for replies, by the keys that pages gave them, and their chats."""
+        """The last requests for replies, by the tickets that pages gave them, and their chats."""
 
     @endpoint
     def boot(self, data: View) -> View:
-        """Return what a page that was just opened needs; ``chat`` is the one it showed last, ``key`` that
-        of the request that it was reloaded during, ``begun`` the chat of its reply."""
+        """Return what a page that was just opened needs; ``chat`` is the one it showed last, ``ticket``
+        that of the request that it was reloaded during, ``begun`` the chat of its reply."""
         begun = None
-        if key := data.get("key"):
+        if ticket := data.get("ticket"):
             with self.chats.turns:  # its reply may be about to begin
-                begun = dict(self._begun).get(key)
+                begun = dict(self._begun).get(ticket)
         chat = data.get("chat") or begun
         if chat is not None and not self.store.has_chat(int(chat)):
             chat = None
@@ -155,15 +155,15 @@ class ChatBackend:
         ``drop`` "oldest", or once something was left out. Of a request that was sent before the page was
         reloaded, only the chat is returned.
         """
-        key = data.get("key") or ""
+        ticket = data.get("ticket") or ""
         with self.chats.turns:
-            if begun := dict(self._begun).get(key):
+            if begun := dict(self._begun).get(ticket):
                 return {"chat": begun, **self.library.listing()}
             if data.get("chat"):
                 self.chats.refuse_running(int(data["chat"]))
             answer = self._reply(data, settings)
-            if key and "chat" in answer:
-                self._begun.append((key, answer["chat"]))
+            if ticket and "chat" in answer:
+                self._begun.append((ticket, answer["chat"]))
             return answer
 
     def _proceed(

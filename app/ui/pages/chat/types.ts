@@ -62,7 +62,7 @@ export type System = { name: string; text: string };
 
 export interface Request {
   action: "send" | "retry" | "edit" | "continue";
-  key?: string; // tells it from others after a reload
+  ticket?: string; // tells it from others after a reload
   chat?: number | null;
   message?: number;
   text?: string;

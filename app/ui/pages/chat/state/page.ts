@@ -78,7 +78,7 @@ export class ChatPage extends Store<PageState> {
   }
 
   async boot() {
-    const answer = await this.ask("boot", { chat: this.current.first, key: drafts.unanswered?.asked.key });
+    const answer = await this.ask("boot", { chat: this.current.first, ticket: drafts.unanswered?.asked.ticket });
     if (!answer) return;
     const missed = address.chat !== null && !answer.chat;
     this.set({ ...listing(answer), prompts: answer.prompts });

@@ -43,8 +43,8 @@ export class Sending {
     const { page } = this;
     const { chat, queued, ready } = page.state;
     const more = queued?.action === "send" && data.action === "send" ? { ...queued, ...joined(queued, data) } : data;
-    const key = `${Date.now()} ${Math.random()}`;
-    page.set({ queued: { ...more, key, ...(ready ? { chat } : {}) }, error: null, told: "" });
+    const ticket = `${Date.now()} ${Math.random()}`;
+    page.set({ queued: { ...more, ticket, ...(ready ? { chat } : {}) }, error: null, told: "" });
     this.release();
   }
 
