@@ -10,20 +10,17 @@ multi-node examples have it. Events of caches go over ZeroMQ, Dynamo's default.
 
 from __future__ import annotations
 
-import json
 import shlex
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any
 
-from app.deploy.methods import ENGINE_TABLE, SGLANG, TRTLLM, VLLM
-from app.deploy.render import sglang, trtllm, vllm
+from app.deploy.methods import ENGINE_TABLE, TRTLLM
+from app.deploy.render.engines import environment_of, node_options, trtllm_worker_config, worker
 from app.deploy.render.kubernetes import (
     DASHBOARD,
     PANELS,
     SETUP,
     claim,
+    commented,
     dashboard,
     made,
     monitor,
@@ -35,7 +32,6 @@ from app.deploy.render.rendered import (
     INSTALL,
     LOOPBACK,
     PORT,
-    Options,
     Rendered,
     Shell,
     around,
@@ -44,7 +40,6 @@ from app.deploy.render.rendered import (
     container_name,
     docker,
     each_copy,
-    installing,
     needs_arctic,
     ranks,
     says,
@@ -62,208 +57,103 @@ SYSTEM_PORT = 9090
 """Where a worker in a cluster has its metrics (DYN_SYSTEM_PORT)."""
 FINDING = ("--router-mode", "kv", "--migration-limit", MIGRATIONS)
 
-
-@dataclass(frozen=True, slots=True)
-class Backend:
-    """An engine behind Dynamo. ``image``: the name of its runtime's image. ``worker``: its command for a
-    plan and the path of its file. ``nodes``: its options for a copy on several nodes. ``events``: those
-    that publish what its cache holds, at a port."""
-
-    image: str
-    worker: Callable[[Plan, str], Options]
-    nodes: Callable[[Plan], Options]
-    events: Callable[[str], Options]
-    environment: Callable[[Plan], Mapping[str, str]] = lambda plan: {}
-    file: Callable[[Plan], dict[str, Any]] | None = None
-
-
-def _vllm(plan: Plan, engine_file: str) -> Options:
-    name = plan.target.name
-    return [("python3", "-m", "dynamo.vllm"), ("--model", name), *vllm.engine_options(plan)]
-
-
-def _sglang(plan: Plan, engine_file: str) -> Options:
-    return [
-        ("python3", "-m", "dynamo.sglang"),
-        ("--model-path", plan.target.name),
-        ("--served-model-name", plan.target.name),
-        *sglang.engine_options(plan),
-    ]
-
-
-def _trtllm(plan: Plan, engine_file: str) -> Options:
-    return [
-        trtllm.on_nodes(plan, ("python3", "-m", "dynamo.trtllm")),
-        ("--model-path", plan.target.name),
-        ("--served-model-name", plan.target.name),
-        ("--extra-engine-args", engine_file),
-    ]
-
-
-def _zmq(port: str, **more: Any) -> Options:
-    """Return the option of vLLM and SGLang that publishes events, at a port that the shell may expand."""
-    config = json.dumps(
-        {"publisher": "zmq", "topic": "kv-events", "endpoint": "tcp://*:PORT", **more}
-    )
-    if port.isdigit():
-        return [("--kv-events-config", config.replace("PORT", port))]
-    before, after = config.split("PORT")
-    return [("--kv-events-config", Shell(f"'{before}'\"{port}\"'{after}'"))]
-
-
-_BACKENDS = MappingProxyType(
-    {
-        VLLM: Backend(
-            "vllm",
-            _vllm,
-            vllm.node_options,
-            lambda port: _zmq(port, enable_kv_cache_events=True),
-            vllm.environment_of,
-        ),
-        SGLANG: Backend("sglang", _sglang, sglang.node_options, _zmq),
-        TRTLLM: Backend(
-            "tensorrtllm",
-            _trtllm,
-            lambda plan: [],
-            lambda port: [("--publish-kv-events",)],
-            file=trtllm.engine_yaml,
-        ),
-    }
-)
-
-
-def _backend(plan: Plan) -> Backend:
-    return _BACKENDS[plan.request.backend]
+_OUTSIDE = ("ETCD_ENDPOINTS", "FRONTEND", "HTTP_HOST")
+"""What the caller of a script on several nodes sets."""
 
 
 def render(plan: Plan) -> Rendered:
     """Return a script for one machine, the same in Dynamo's image, and a deployment for a cluster."""
-    files = {DEPLOYMENT: _documents(plan), **_engine_file(plan)}
-    if plan.request.targets is not None:
-        files[REQUEST] = as_yaml(deployment_request(plan))
-    if plan.request.backend in PANELS:
-        files[DASHBOARD] = dashboard(plan)
-    words: Options = [("bash", f"{CONFIG_FOLDER}/start.sh")]
-    many = _many(plan)
-    inside = docker(
+    # Workers on several nodes find each other through etcd.
+    many, engine = plan.starts > 1 or plan.nodes > 1, plan.request.backend
+    found = ['export ETCD_ENDPOINTS="${ETCD_ENDPOINTS:?http://HOST:2379 of an etcd}"'] * many
+    before, comments = [HERE, *ranks(plan), *found], _says(plan, many)
+    image = ENGINE_TABLE[plan.request.engine].image
+    image = image.format("tensorrtllm" if engine == TRTLLM else engine)
+    container = docker(
         plan,
-        _image(plan),
-        installing(words) if needs_arctic(plan) else words,
+        image,
+        [("bash", f"{CONFIG_FOLDER}/start.sh")],
         environment={} if many else {"HTTP_HOST": ANYWHERE},
         mounts=['"$here:/plan:ro"'],
         passes=_OUTSIDE if many else (),
         on_host=many,
     )
-    container = script(HERE, *ranks(plan), *_found(plan), inside, says=_says(plan))
-    return Rendered(_local(plan), container, files, around(plan))
+    data = {ENGINE_FILE: as_yaml(trtllm_worker_config(plan))} if engine == TRTLLM else {}
+    files = {DEPLOYMENT: _deployment(plan, image, data), **data}
+    if plan.request.targets is not None:
+        files[REQUEST] = as_yaml(_deployment_request(plan))
+    if engine in PANELS:
+        files[DASHBOARD] = dashboard(plan)
+    return Rendered(
+        script(*before, *_started(plan, many), says=comments),
+        script(*before, container, says=comments),
+        files,
+        around(plan),
+    )
 
 
-def _engine_file(plan: Plan) -> dict[str, str]:
-    """Return the worker's file by its name, if it reads one."""
-    file = _backend(plan).file
-    return {} if file is None else {ENGINE_FILE: as_yaml(file(plan))}
-
-
-def _many(plan: Plan) -> bool:
-    """Return whether workers are on several nodes, so that they find each other through etcd."""
-    return plan.starts > 1 or plan.nodes > 1
-
-
-_OUTSIDE = ("ETCD_ENDPOINTS", "FRONTEND", "HTTP_HOST")
-"""What the caller of a script on several nodes sets."""
-
-
-def _found(plan: Plan) -> list[str]:
-    """Return the line that requires an etcd, if workers on several nodes find each other through it."""
-    needed = 'export ETCD_ENDPOINTS="${ETCD_ENDPOINTS:?http://HOST:2379 of an etcd}"'
-    return [needed] if _many(plan) else []
-
-
-def _says(plan: Plan) -> list[str]:
+def _says(plan: Plan, many: bool) -> list[str]:
     lines = says(plan)
     if plan.starts > 1:
         where = "groups of nodes" if plan.nodes > 1 else "nodes"
         lines.append(f"Run it on {plan.starts} {where}, on one of them with FRONTEND=1.")
-    if _many(plan):
+    if many:
         lines.append(
             "ETCD_ENDPOINTS=http://HOST:2379 names an etcd that all nodes reach, HTTP_HOST the address "
             f"where clients reach the frontend ({LOOPBACK} by default): nothing there asks for a key."
         )
     if plan.request.backend != TRTLLM:  # they bind to a wildcard only
-        where = f"at every address, from port {EVENTS_PORT}"
         lines.append(
-            f"Workers publish the tokens in their caches {where}: let nobody else reach it."
+            f"Workers publish the tokens in their caches at every address, from port {EVENTS_PORT}: let "
+            "nobody else reach it."
         )
     return lines
 
 
-def _local(plan: Plan) -> str:
-    many, backend = _many(plan), _backend(plan)
+def _started(plan: Plan, many: bool) -> list[str]:
+    """Return lines that start the frontend, on one node, and a worker for each copy."""
     discovery = ("--discovery-backend", "etcd" if many else "file")
-    frontend = command(
-        [
-            ("python3", "-m", "dynamo.frontend"),
-            ("--http-host", Shell(f'"${{HTTP_HOST:-{LOOPBACK}}}"'), "--http-port", str(PORT)),
-            FINDING,
-            discovery,
-        ],
-        indent="    " if many else "",
-    )
-    started = f"{frontend} &"
+    address = Shell(f'"${{HTTP_HOST:-{LOOPBACK}}}"')
+    program = ("python3", "-m", "dynamo.frontend")
+    words = [program, ("--http-host", address, "--http-port", str(PORT)), FINDING, discovery]
+    frontend = f"{command(words, indent='    ' if many else '')} &"
     if plan.starts > 1:
-        started = f'if [ -n "${{FRONTEND:-}}" ]; then\n    {started}\nfi'
+        frontend = f'if [ -n "${{FRONTEND:-}}" ]; then\n    {frontend}\nfi'
     elif plan.started_by_rank:
-        started = f'if [ "$NODE_RANK" = 0 ]; then\n    {started}\nfi'
+        frontend = f'if [ "$NODE_RANK" = 0 ]; then\n    {frontend}\nfi'
     port = str(EVENTS_PORT) if plan.copies_per_start == 1 else f"$(({EVENTS_PORT} + copy))"
-    worker = backend.worker(plan, Shell(f'"$here/{ENGINE_FILE}"'))
-    words = [*worker, *backend.nodes(plan), *backend.events(port), discovery]
-    return script(
-        HERE,
-        *ranks(plan),
-        *_found(plan),
-        *together(started, each_copy(plan, words, backend.environment(plan))),
-        says=_says(plan),
-    )
+    words = [*worker(plan, Shell(f'"$here/{ENGINE_FILE}"'), port, node_options(plan)), discovery]
+    return together(frontend, each_copy(plan, words, environment_of(plan)))
 
 
-def _image(plan: Plan) -> str:
-    return ENGINE_TABLE[plan.request.engine].image.format(_backend(plan).image)
-
-
-def _documents(plan: Plan) -> str:
-    """Return the volume, the worker's YAML if it reads one, the deployment, and what Prometheus reads."""
-    documents = [claim(plan), deployment(plan), monitor(plan)]
-    data = _engine_file(plan)
-    if data:
-        documents.insert(0, made(plan, "engine", data=data))
-    once = ("Once, before this: Dynamo's platform (its Helm chart dynamo-platform), and", SETUP[0])
-    return "".join(f"# {line}\n" for line in once) + "---\n".join(map(as_yaml, documents))
-
-
-def deployment(plan: Plan) -> Any:
-    """Return the DynamoGraphDeployment: a frontend, and a worker for each replica."""
-    backend = _backend(plan)
-    (head, *options) = backend.worker(plan, f"{CONFIG_FOLDER}/{ENGINE_FILE}")
-    options += backend.events(str(EVENTS_PORT))
-    known = {"DYN_SYSTEM_PORT": str(SYSTEM_PORT), **backend.environment(plan)}
-    program = list(head[head.index("python3") :])
-    words = [word for option in options for word in option]
+def _deployment(plan: Plan, image: str, data: dict[str, str]) -> str:
+    """Return the volume, a worker's files in ``data`` if it reads some, the DynamoGraphDeployment (a
+    frontend, and a worker for each replica), and what Prometheus reads."""
+    (head, *options) = worker(plan, f"{CONFIG_FOLDER}/{ENGINE_FILE}", str(EVENTS_PORT))
+    program = head[head.index("python3") :]
     if needs_arctic(plan):
         # In one line, where the operator finds the worker, and adds its options of several nodes.
-        program, words = ["bash", "-c"], [f"{INSTALL} {shlex.join([*program, *words])}"]
-    values = pod(plan, program, words, known)
-    if backend.file is not None:
+        words = [*program, *(word for option in options for word in option)]
+        program, options = ("bash", "-c"), [(f"{INSTALL} {shlex.join(words)}",)]
+    known = {"DYN_SYSTEM_PORT": str(SYSTEM_PORT), **environment_of(plan)}
+    values = pod(plan, program, options, known)
+    if data:
         folder = {"name": "engine", "mountPath": CONFIG_FOLDER, "readOnly": True}
         file = {"name": "engine", "configMap": {"name": f"{container_name(plan)}-engine"}}
-        values["mounts"], values["volumes"] = (
-            [*values["mounts"], folder],
-            [*values["volumes"], file],
-        )
+        values["mounts"].append(folder)
+        values["volumes"].append(file)
     nodes = {"nodeCount": plan.nodes} if plan.nodes > 1 else None
-    return made(plan, "dynamo", image=_image(plan), multinode=nodes, **values)
+    documents = [
+        *([made(plan, "engine", data=data)] if data else []),
+        claim(plan),
+        made(plan, "dynamo", image=image, multinode=nodes, **values),
+        monitor(plan),
+    ]
+    once = "Once, before this: Dynamo's platform (its Helm chart dynamo-platform), and"
+    return commented(documents, once, SETUP[0])
 
 
-def deployment_request(plan: Plan) -> Any:
+def _deployment_request(plan: Plan) -> Any:
     """Return the DynamoGraphDeploymentRequest with the same targets."""
     targets, gpus = plan.request.targets, plan.request.gpus
     assert targets is not None

@@ -8,10 +8,11 @@ whose operator starts them together.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from app.deploy.methods import DYNAMO, VLLM
+from app.deploy.render.engines import environment_of, server
 from app.deploy.render.rendered import (
     ANYWHERE,
     INSIDE,
@@ -22,6 +23,8 @@ from app.deploy.render.rendered import (
     container_name,
     download_bytes,
     image_of,
+    installed,
+    local_folders,
 )
 from app.deploy.request import Plan
 from app.deploy.tables import filled, table
@@ -47,43 +50,33 @@ def made(plan: Plan, name: str, **values: Any) -> Any:
     return filled(_MANIFESTS[name], {"app": container_name(plan), **values})
 
 
-def manifest(
-    plan: Plan, serve: Callable[[Plan, Options], Options], environment: Mapping[str, str]
-) -> dict[str, str]:
+def manifest(plan: Plan) -> dict[str, str]:
     """Return the files for a cluster: none for a replica on several nodes."""
     if plan.nodes > 1:
         return {}
-    key, secret = _key(plan)
-    where: Options = [("--host", ANYWHERE, "--port", str(PORT)), *key]
-    program, *options = _one_replica(serve(plan, where))
-    words = [word for option in options for word in option]
-    values = pod(plan, list(program), words, environment)
+    secret: dict[str, Any] = {"secretRef": {"name": "api-key"}}
+    where: Options = [("--host", ANYWHERE, "--port", str(PORT))]
+    if plan.request.engine == VLLM:
+        secret = {"prefix": VLLM_KEY.removesuffix("API_KEY"), **secret}
+    else:
+        where.append(("--api-key", "$(API_KEY)"))
+    program, *options = installed(plan, server(plan, where, copies=1))
     documents = [
         claim(plan),
-        made(plan, "deployment", image=image_of(plan), key=secret, **values),
+        made(plan, "deployment", image=image_of(plan), key=secret,
+             **pod(plan, program, options, environment_of(plan))),
         made(plan, "service"),
         monitor(plan),
-    ]
-    says = "".join(f"# {line}\n" for line in ("Once, before this:", *SETUP))
-    text = says + "---\n".join(as_yaml(document) for document in documents)
-    return {MANIFEST: text, DASHBOARD: dashboard(plan)}
+    ]  # fmt: skip
+    return {
+        MANIFEST: commented(documents, "Once, before this:", *SETUP),
+        DASHBOARD: dashboard(plan),
+    }
 
 
-def _key(plan: Plan) -> tuple[Options, Mapping[str, Any]]:
-    """Return the option for a server's key, if it takes it by one, and where its variables are from."""
-    secret = {"secretRef": {"name": "api-key"}}
-    if plan.request.engine == VLLM:
-        return [], {"prefix": VLLM_KEY.removesuffix("API_KEY"), **secret}
-    return [("--api-key", "$(API_KEY)")], secret
-
-
-def _one_replica(words: Options) -> Options:
-    """Return the options of one replica: a pod each, instead of several in a server."""
-    several = ("--data-parallel-size", "--dp-size")
-    apart = any(
-        "--enable-dp-attention" in each or "--enable-expert-parallel" in each for each in words
-    )
-    return words if apart else [each for each in words if each[0] not in several]
+def commented(documents: Sequence[Any], *lines: str) -> str:
+    """Return one YAML of ``documents``, after ``lines`` as comments."""
+    return "".join(f"# {line}\n" for line in lines) + "---\n".join(map(as_yaml, documents))
 
 
 def claim(plan: Plan) -> Any:
@@ -94,26 +87,23 @@ def claim(plan: Plan) -> Any:
 
 
 def pod(
-    plan: Plan, command: list[str], args: list[str], environment: Mapping[str, str]
+    plan: Plan, command: Sequence[str], options: Options, environment: Mapping[str, str]
 ) -> dict[str, Any]:
     """Return the values of a pod's template. A local model's folder has to be on every node."""
-    local = [name for name in (plan.target.name, plan.draft) if name and name.startswith("/")]
-    folders = {f"model-{index}": path for index, path in enumerate(local)}
-    held = [{"name": name, "hostPath": {"path": path, "type": "Directory"}}
-            for name, path in folders.items()]  # fmt: skip
-    mounted = [
-        {"name": name, "mountPath": path, "readOnly": True} for name, path in folders.items()
-    ]
+    held, mounted = [], []
+    for index, path in enumerate(local_folders(plan)):
+        name = f"model-{index}"
+        held.append({"name": name, "hostPath": {"path": path, "type": "Directory"}})
+        mounted.append({"name": name, "mountPath": path, "readOnly": True})
     gpus = min(plan.layout.copy, plan.request.gpus.kind.node)
     kind = "amd.com/gpu" if plan.request.gpus.kind.is_amd else "nvidia.com/gpu"
     asked = {"kind": kind, "gpus": str(gpus), "cores": str(4 * gpus), "memory": f"{32 * gpus}Gi"}
+    variables = {**INSIDE, **environment}
     return {
         "replicas": plan.layout.replicas,
-        "command": command,
-        "args": args,
-        "env": [
-            {"name": name, "value": value} for name, value in {**INSIDE, **environment}.items()
-        ],
+        "command": [*command],
+        "args": [word for option in options for word in option],
+        "env": [{"name": name, "value": value} for name, value in variables.items()],
         "resources": made(plan, "resources", **asked),
         "volumes": [*made(plan, "volumes"), *held],
         "mounts": [*made(plan, "mounts", cache=INSIDE["HF_HOME"]), *mounted],

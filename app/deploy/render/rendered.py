@@ -27,9 +27,6 @@ INSIDE = {"HF_HOME": "/hub"}
 
 
 HERE = 'here="$(cd "$(dirname "$0")" && pwd)"'
-TIKTOKEN = "tiktoken"
-"""Folder of the two encodings that gpt-oss' harmony format needs in NVIDIA's container."""
-
 Options = list[tuple[str, ...]]
 """An option with its values each; written one a line."""
 
@@ -118,59 +115,51 @@ class Rendered:
         return {"start.sh": self.start, "docker.sh": self.container, **self.files, **self.around}
 
 
-def one_server(
-    plan: Plan,
-    image: str,
-    words: Options,
-    inside: Options,
-    environment: Mapping[str, str] | None = None,
-    files: Mapping[str, str] | None = None,
-) -> Rendered:
-    """Return a server's command ``words``, and the command ``inside`` the container of ``image``."""
-    comments, variables = says(plan), {**devices(plan), **(environment or {})}
-    before = [*ranks(plan), *listens(plan)]
-    start = script(*before, command(words, variables), says=comments)
-    container = docker(plan, image, inside, environment=variables)
-    ended = script(HERE, *before, container, says=comments)
-    return Rendered(start, ended, files or {}, around(plan))
-
-
 def docker(
     plan: Plan,
     image: str,
     words: Options,
     *,
-    environment: Mapping[str, str] | None = None,
+    environment: Mapping[str, str],
     mounts: Sequence[str] = (),
     passes: Sequence[str] = (),
     on_host: bool = False,
 ) -> str:
-    """Return a docker command for ``words`` with GPUs, the hub's cache, and a local model's folder.
-    ``mounts`` may name the script's folder as ``$here``. ``passes``: variables that are passed on if they
-    are set. ``on_host``: the container is on the host's network."""
-    local = [name for name in (plan.target.name, plan.draft) if name and name.startswith("/")]
+    """Return a docker command for ``words`` with GPUs, the hub's cache, and a local model's folder; with
+    what vLLM's suffix decoding needs installed before. ``mounts`` may name the script's folder as
+    ``$here``. ``passes``: variables that are passed on if they are set. ``on_host``: the container is on
+    the host's network, where ranks find each other."""
     gpus = _AMD_DEVICES if plan.request.gpus.kind.is_amd else ("--gpus", "all")
-    run: Options = [
+    passed = (
+        "HF_TOKEN",
+        *passes,
+        *([VLLM_KEY] if behind_balancer(plan) and _is_vllm(plan) else []),
+    )
+    address = (
+        Shell(f'"$HOST:{PORT}:{PORT}"') if behind_balancer(plan) else f"{LOOPBACK}:{PORT}:{PORT}"
+    )
+    several = plan.nodes > 1
+    infiniband = Shell("$([ ! -e /dev/infiniband ] || echo --device /dev/infiniband)")
+    run = given(
         ("docker", "run", "--rm", "--name", container_name(plan), *gpus, "--ipc=host"),
         ("--ulimit", "memlock=-1", "--ulimit", "stack=67108864"),
-        ("-p", f"{LOOPBACK}:{PORT}:{PORT}"),
+        ("--network", "host") if on_host or several else ("-p", address),
         ("-v", Shell(f'"{HUB_CACHE}:{INSIDE["HF_HOME"]}"')),
-        *(("-v", f"{path}:{path}:ro") for path in local),
+        *(("-v", f"{path}:{path}:ro") for path in local_folders(plan)),
         *(("-v", Shell(mount)) for mount in mounts),
-        tuple(word for name in ("HF_TOKEN", *passes, *_key(plan)) for word in ("-e", name)),
-        *(("-e", f"{name}={value}") for name, value in {**INSIDE, **(environment or {})}.items()),
-    ]
-    if on_host or plan.nodes > 1:  # ranks find each other on the host's network
-        run[2] = ("--network", "host")
-    elif behind_balancer(plan):
-        run[2] = ("-p", Shell(f'"$HOST:{PORT}:{PORT}"'))
-    if plan.nodes > 1:
-        run.append((Shell("$([ ! -e /dev/infiniband ] || echo --device /dev/infiniband)"),))
-        run.append(("-e", "NCCL_SOCKET_IFNAME", "-e", "NCCL_IB_HCA"))
-    if plan.started_by_rank:
-        run.append(("-e", "NODE_RANK", "-e", "HEAD_ADDRESS"))
-    entry, *rest = words[0]
+        tuple(word for name in passed for word in ("-e", name)),
+        *(("-e", f"{name}={value}") for name, value in {**INSIDE, **environment}.items()),
+        several and (infiniband,),
+        several and ("-e", "NCCL_SOCKET_IFNAME", "-e", "NCCL_IB_HCA"),
+        plan.started_by_rank and ("-e", "NODE_RANK", "-e", "HEAD_ADDRESS"),
+    )
+    entry, *rest = (words := installed(plan, words))[0]
     return command([*run, ("--entrypoint", entry, image, *rest), *words[1:]])
+
+
+def local_folders(plan: Plan) -> list[str]:
+    """Return the folders of this machine that models are loaded from."""
+    return [name for name in (plan.target.name, plan.draft) if name and name.startswith("/")]
 
 
 _AMD_DEVICES = ("--device", "/dev/kfd", "--device", "/dev/dri", "--group-add", "video")
@@ -198,13 +187,12 @@ def behind_balancer(plan: Plan) -> bool:
     return plan.starts > 1 and plan.request.engine in (VLLM, SGLANG, TRTLLM)
 
 
-def takes_key(plan: Plan) -> bool:
+def _is_vllm(plan: Plan) -> bool:
+    return plan.request.engine == VLLM
+
+
+def _takes_key(plan: Plan) -> bool:
     return plan.request.engine in (VLLM, SGLANG)
-
-
-def _key(plan: Plan) -> tuple[str, ...]:
-    """Return the variable that a server behind a load balancer reads its key from, if it reads one."""
-    return (VLLM_KEY,) if behind_balancer(plan) and plan.request.engine == VLLM else ()
 
 
 def listens(plan: Plan) -> list[str]:
@@ -212,37 +200,31 @@ def listens(plan: Plan) -> list[str]:
     if not behind_balancer(plan):
         return []
     lines = [f'export HOST="${{HOST:-{LOOPBACK}}}"']
-    if takes_key(plan):
+    if _takes_key(plan):
         lines += [
             'export API_KEY="${API_KEY:-}"',
             f'[ "$HOST" = {LOOPBACK} ] || : "${{API_KEY:?set a key that clients send, or leave HOST}}"',
-            *(f'export {name}="$API_KEY"' for name in _key(plan)),
+            *([f'export {VLLM_KEY}="$API_KEY"'] if _is_vllm(plan) else []),
         ]
     return lines
 
 
-def host(plan: Plan) -> Options:
-    """Return where a server listens, and the key that it demands."""
-    if not behind_balancer(plan):
-        return [("--host", LOOPBACK, "--port", str(PORT))]
-    where: Options = [("--host", Shell('"$HOST"'), "--port", str(PORT))]
-    return [*where, *KEY] if plan.request.engine == SGLANG else where
-
-
-def inside_host(plan: Plan) -> Options:
-    """Return where a server in a container listens: on the host's network as outside of one."""
-    if plan.nodes > 1:
-        return host(plan)
-    key = KEY if behind_balancer(plan) and plan.request.engine == SGLANG else []
-    return [("--host", ANYWHERE, "--port", str(PORT)), *key]
+def host(plan: Plan, inside: bool = False, port: str = str(PORT)) -> Options:
+    """Return where a server listens, in a container or not, and the key that it demands. A container of
+    several nodes is on the host's network."""
+    balanced = behind_balancer(plan)
+    address = Shell('"$HOST"') if balanced else LOOPBACK
+    where = ("--host", ANYWHERE if inside and plan.nodes == 1 else address, "--port", port)
+    return [where, *(KEY if balanced and plan.request.engine == SGLANG else [])]
 
 
 def says(plan: Plan) -> list[str]:
     """Return the comments at the head of every script."""
-    times = plan.starts
+    engine, computes = ENGINE_TABLE[plan.request.engine], ENGINE_TABLE[plan.request.computes]
+    behind = f" with {computes.checked}" if engine is not computes else ""
     lines = [
         f"{plan.target.id} on {plan.layout.gpus}x{plan.request.gpus.kind.name}: {plan.method.title}.",
-        f"Options checked against {checked(plan)}.",
+        f"Options checked against {engine.checked}{behind}.",
     ]
     if needs_arctic(plan):
         lines.append(f"Needs {ARCTIC} beside vLLM (pip install), which containers install first.")
@@ -256,18 +238,12 @@ def says(plan: Plan) -> list[str]:
         )
     if behind_balancer(plan):
         where = "group of nodes" if plan.nodes > 1 else "node"
-        key = "API_KEY=... " if takes_key(plan) else ""
+        key = "API_KEY=... " if _takes_key(plan) else ""
         lines.append(
-            f"Run it on {times} {where}s as {key}HOST=ADDRESS ./this.sh, with an address that only a "
-            "load balancer reaches, and put that in front."
+            f"Run it on {plan.starts} {where}s as {key}HOST=ADDRESS ./this.sh, with an address that only "
+            "a load balancer reaches, and put that in front."
         )
     return lines
-
-
-def checked(plan: Plan) -> str:
-    """Return the versions that the options are for."""
-    engine, computes = ENGINE_TABLE[plan.request.engine], ENGINE_TABLE[plan.request.computes]
-    return engine.checked if engine is computes else f"{engine.checked} with {computes.checked}"
 
 
 def ranks(plan: Plan) -> list[str]:
@@ -334,8 +310,10 @@ def needs_arctic(plan: Plan) -> bool:
     return plan.request.computes == VLLM and plan.request.method == "suffix"
 
 
-def installing(words: Options) -> Options:
-    """Return a container's command that installs that package before it runs ``words``."""
+def installed(plan: Plan, words: Options) -> Options:
+    """Return a container's command, which first installs what the method needs."""
+    if not needs_arctic(plan):
+        return words
     return [("bash", "-c", f'{INSTALL} "$@"', "start"), *words]
 
 
