@@ -322,10 +322,6 @@ def _by_users(plan: Plan) -> list[dict[str, float]]:
     """Return tokens/s of all users under loads up to the planned one, which is the engines' limit."""
     rows = []
     for users in (*(each for each in LOADS if each < plan.request.users), plan.request.users):
-        copies = min(plan.layout.replicas, users)
-        here = -(-users // copies)
-        plain, drafted = (
-            plan.setup.tokens_a_second(here, depth) / here * users for depth in (0, plan.depth)
-        )
+        plain, drafted = (plan.setup.of_all(users, depth) for depth in (0, plan.depth))
         rows.append({"users": users, "plain": plain, "drafted": drafted})
     return rows

@@ -17,21 +17,18 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from app.deploy.estimate.counting import Config, describe, is_latent
+from app.deploy.estimate.counting import Cache, Config, describe
 from app.deploy.gpus import AUTO, AWQ, BF16, FORMATS, FP8, INT4, MXFP4, NVFP4
 from app.paths import catalog_file
 from engine.api import slug
 from engine.errors import InvalidRequest, ModelError
 from engine.files import read_json
-from engine.models.architecture import Architecture, Experts, Recurrent
+from engine.models.architecture import Architecture, Experts
 from engine.models.checkpoints.checkpoint import inspect
 from engine.models.checkpoints.config_file import read_config
 from engine.models.checkpoints.gguf.description import is_gguf
 from engine.models.sizes.weight_counts import LayerWeights, WeightCounts
 from engine.values.memory import kv_numbers
-
-SCALE_BYTES = 4
-"""Of the scale of an indexer's key."""
 
 BLOCK = 128
 """Weights along a side of a block."""
@@ -44,11 +41,8 @@ STAND_IN = "/path/to"
 class ModelFacts:
     """One model. ``name`` is what an engine loads: a repository on the hub, or a folder.
 
-    ``latent``: numbers that latent attention caches of a token in a layer; 0 for other attention.
-    ``cached``: numbers that all layers without a window cache of a token, ``windowed`` those with one.
-    ``cached_token``: those of the last such layer. ``state_bytes``: the recurrent states of a sequence,
-    which ``linear_layers`` keep in the place of keys and values. ``next_token_weights``: weights of the
-    MTP module, 0 if there is none. ``format``: of its weights. ``block``: width of the blocks that share
+    ``latent``: see ``Counted``. ``cached_token``: numbers that the last layer with attention caches of a
+    token. ``modules``: MTP layers. ``format``: of its weights. ``block``: width of the blocks that share
     a scale, 0 if there are none. ``widths``: of MLPs and shared experts; ``expert_width``: of an expert.
     ``own_tokenizer``: the tokenizer is a program in the repository, which engines run only if told to.
     """
@@ -68,18 +62,14 @@ class ModelFacts:
     counts: WeightCounts
     architecture: Architecture
     last_layer: LayerWeights
-    cached: int
+    cache: Cache
     cached_token: int
-    latent: int = 0
-    window: int = 0
-    windowed: int = 0
-    next_token_weights: int = 0
-    linear_layers: int = 0
-    state_bytes: int = 0
-    block: int = 0
-    widths: frozenset[int] = frozenset()
-    expert_width: int = 0
-    own_tokenizer: bool = False
+    latent: int
+    modules: int
+    block: int
+    widths: frozenset[int]
+    expert_width: int
+    own_tokenizer: bool
 
     @property
     def parameters(self) -> int:
@@ -130,48 +120,43 @@ def _in_file(file: Path, key: str) -> Config:
 
 
 def _of_config(name: str, config: Config, id: str) -> ModelFacts:
-    found = describe(config)
-    architecture, layers = found.architecture, found.architecture.layers
-    latent = _latent_numbers(config)
-    full, windowed = _cached(architecture)
-    states = [each.mixer for each in layers if isinstance(each.mixer, Recurrent)]
+    found, kind, heads = describe(config), str(config["model_type"]), config["num_attention_heads"]
+    architecture, latent = found.architecture, found.latent
     attention = architecture.attentions[-1]
     modules = config.get("num_nextn_predict_layers") or config.get("mtp_num_hidden_layers")
-    if modules is None:
-        modules = _MODULES.get(str(config["model_type"]), 0)
     scheme: Any = config.get("quantization_config")
     block = 0
     if isinstance(scheme, Mapping):
         sizes = scheme.get("weight_block_size") or ()
         block = int(sizes[0]) if isinstance(sizes, list) else block_of(name, _format(config))
-    joined = 2 * architecture.hidden**2 + 3 * architecture.hidden
+    parts = {layer.feed_forward for layer in architecture.layers}
+    mixtures = [each for each in parts if isinstance(each, Experts)]
+    dense = {each.intermediate for each in parts if not isinstance(each, Experts)}
+    chosen = [each.chosen * each.intermediate for each in mixtures]
     return ModelFacts(
-        id,
-        name,
-        str(config["model_type"]),
-        len(layers),
-        architecture.hidden,
-        config.get("intermediate_size") or _widest(architecture),
-        config["num_attention_heads"],
-        config.get("num_key_value_heads", config["num_attention_heads"]),
-        attention.head_dim if not latent else architecture.hidden // config["num_attention_heads"],
-        architecture.vocabulary,
-        config["max_position_embeddings"],
-        _format(config),
-        found.counts,
-        architecture,
-        found.last,
-        latent * len(layers) or full,
-        latent or kv_numbers(attention.kv_heads, attention.head_dim),
-        latent,
-        max((each.window or 0 for each in architecture.attentions), default=0),
-        0 if latent else windowed,
-        modules * (found.last.total + joined),
-        len(states),
-        sum(map(_state_bytes, states)),
-        block,
-        *_widths(architecture),
-        own_tokenizer=str(config["model_type"]).startswith(_WITH_TOKENIZERS),
+        id=id,
+        name=name,
+        model_type=kind,
+        layers=len(architecture.layers),
+        hidden=architecture.hidden,
+        intermediate=config.get("intermediate_size") or max(*dense, *chosen, 0),
+        heads=heads,
+        kv_heads=config.get("num_key_value_heads", heads),
+        head_dim=architecture.hidden // heads if latent else attention.head_dim,
+        vocabulary=architecture.vocabulary,
+        context=config["max_position_embeddings"],
+        format=_format(config),
+        counts=found.counts,
+        architecture=architecture,
+        last_layer=found.last,
+        cache=found.cache,
+        cached_token=latent or kv_numbers(attention.kv_heads, attention.head_dim),
+        latent=latent,
+        modules=_MODULES.get(kind, 0) if modules is None else modules,
+        block=block,
+        widths=frozenset(dense | {each.shared for each in mixtures if each.shared}),
+        expert_width=max((each.intermediate for each in mixtures), default=0),
+        own_tokenizer=kind.startswith(_WITH_TOKENIZERS),
     )
 
 
@@ -181,47 +166,6 @@ _WITH_TOKENIZERS = ("kimi",)
 _MODULES = {"qwen3_next": 1}
 """MTP layers that config.json does not tell: vLLM (config/speculative.py) and SGLang
 (configs/model_config.py) go by the type."""
-
-
-def _latent_numbers(config: Config) -> int:
-    """Return what latent attention caches of a token in a layer, and the indexer of sparse attention."""
-    if not is_latent(config):
-        return 0
-    index = config.get("index_head_dim")
-    indexer = (index + SCALE_BYTES) // 2 if index else 0  # in FP8, with a scale: half a number each
-    return int(config["kv_lora_rank"] + config["qk_rope_head_dim"] + indexer)
-
-
-def _cached(architecture: Architecture) -> tuple[int, int]:
-    """Return the numbers cached of a token: in layers without a window, and with one."""
-    own = [each for each in architecture.attentions if each.shared_with is None]
-    numbers = [(kv_numbers(each.kv_heads, each.head_dim), each.window) for each in own]
-    return (
-        sum(size for size, window in numbers if window is None),
-        sum(size for size, window in numbers if window is not None),
-    )
-
-
-def _state_bytes(mixer: Recurrent) -> int:
-    """Return the bytes of a layer's state in float32, as ``mamba_ssm_dtype`` has it in Qwen3.5's
-    config.json, and of the rows that its convolution reads again, in 16 bits."""
-    return 4 * mixer.state_numbers + 2 * (mixer.kernel - 1) * mixer.row_numbers
-
-
-def _widest(architecture: Architecture) -> int:
-    return max(
-        each.chosen * each.intermediate if isinstance(each, Experts) else each.intermediate
-        for each in (layer.feed_forward for layer in architecture.layers)
-    )
-
-
-def _widths(architecture: Architecture) -> tuple[frozenset[int], int]:
-    """Return the widths of MLPs and shared experts, and that of an expert, 0 if there is none."""
-    parts = {layer.feed_forward for layer in architecture.layers}
-    mixtures = [each for each in parts if isinstance(each, Experts)]
-    dense = [each.intermediate for each in parts if not isinstance(each, Experts)]
-    shared = [each.shared for each in mixtures if each.shared]
-    return frozenset([*dense, *shared]), max((each.intermediate for each in mixtures), default=0)
 
 
 def block_of(name: str, weights: str) -> int:

@@ -10,12 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import cached_property
 from itertools import islice
 
 from app.deploy import support
-from app.deploy.estimate.memory import Layout, Memory, layouts, memory_of
-from app.deploy.estimate.network import Drafter, GpuGroup, Network, drafter_for, of_model
+from app.deploy.estimate.memory import Memory, layouts, memory_of
+from app.deploy.estimate.network import ALONE, Layout, drafter_for, of_model
 from app.deploy.estimate.speed import Setup, estimate, schedule
 from app.deploy.gpus import AUTO, AWQ, BF16, FORMATS, FP8, KINDS, KV_WIDTHS, MOST, NVFP4, Gpus
 from app.deploy.methods import CAN, ENGINE_TABLE, NONE, SGLANG, VLLM, Needs, acceptance_of
@@ -34,12 +33,9 @@ SHORTEST_CONTEXT = 512
 def make_plan(request: PlanRequest) -> Plan:
     """Return the plan for ``request``. Raises InvalidRequest for what cannot be combined, and
     OutOfMemory, which says what would fit."""
-    support.check(request)
     if request.by_rate:
         request = replace(request, users=1)  # at least, of each copy
-    target, online = checkpoint_of(request)
-    name, draft = draft_of(request, target)
-    parts = _Parts(request, target, name, draft)
+    parts = _Parts(request)
     fitting = [(layout, memory) for layout, memory in parts.layouts() if memory.fits]
     if not fitting:
         raise OutOfMemory(_does_not_fit(parts))
@@ -57,10 +53,10 @@ def make_plan(request: PlanRequest) -> Plan:
     setup = parts.setup(layout)
     return Plan(
         request,
-        target,
-        online,
-        name,
-        draft,
+        parts.target,
+        parts.online,
+        parts.draft,
+        parts.draft_model,
         layout,
         memory,
         setup,
@@ -103,9 +99,7 @@ def _served(parts: _Parts, fitting: list[tuple[Layout, Memory]]) -> Service:
 def fits(request: PlanRequest) -> bool:
     """Return whether any layout fits."""
     try:
-        support.check(request)
-        target, _ = checkpoint_of(request)
-        parts = _Parts(request, target, *draft_of(request, target))
+        parts = _Parts(request)
     except ForetokenError:
         return False
     return any(memory.fits for _, memory in parts.layouts())
@@ -161,16 +155,31 @@ def draft_of(request: PlanRequest, target: ModelFacts) -> tuple[str | None, Mode
 
 
 class _Parts:
-    """A request with its models: what all layouts share."""
+    """A request with its models: what all layouts share. Raises InvalidRequest for what cannot be
+    combined."""
 
-    def __init__(
-        self, request: PlanRequest, target: ModelFacts, draft: str | None, model: ModelFacts | None
-    ) -> None:
-        self.request, self.target = request, target
-        self.depth = (request.depth or request.default_depth) if request.method != NONE else 0
-        self.network: Network = of_model(target)
-        self.drafter: Drafter = drafter_for(request.of_method, target, draft, model, self.depth)
-        self.kv_width = KV_WIDTHS[request.kv_cache_dtype]
+    def __init__(self, request: PlanRequest) -> None:
+        support.check(request)
+        self.request, method = request, request.of_method
+        self.target, self.online = checkpoint_of(request)
+        self.draft, self.draft_model = draft_of(request, self.target)
+        depth = (request.depth or request.default_depth) if request.method != NONE else 0
+        acceptance, fades, _ = acceptance_of(method, self.target.model_type)
+        if request.acceptance is not None:
+            acceptance, fades = request.acceptance, 1.0  # a given one is for all positions
+        self._alone = Setup(
+            of_model(self.target),
+            drafter_for(method, self.target, self.draft, self.draft_model, depth),
+            request.gpus.kind,
+            ALONE,
+            depth,
+            acceptance,
+            request.context,
+            KV_WIDTHS[request.kv_cache_dtype],
+            fades,
+            request.measured or 1.0,
+            ENGINE_TABLE[request.computes].first_token,
+        )
 
     def layouts(self) -> Iterator[tuple[Layout, Memory]]:
         """Yield every layout with the memory that it needs on a GPU."""
@@ -188,45 +197,15 @@ class _Parts:
         """Return the memory of a GPU for ``users`` of all copies. If not given: the request's, or one
         of each copy where a rate will say how many."""
         users = users or (layout.replicas if self.request.by_rate else self.request.users)
-        return memory_of(
-            self.target,
-            self.network,
-            self.drafter,
-            self.request.gpus.kind,
-            layout,
-            users=layout.users(users),
-            context=self.request.context,
-            kv_width=self.kv_width,
-            depth=self.depth,
-        )
-
-    @cached_property
-    def acceptance(self) -> tuple[float, float]:
-        """The acceptance at the first position and what it fades by; a given one is for all positions."""
-        given = self.request.acceptance
-        if given is not None:
-            return given, 1.0
-        return acceptance_of(self.request.of_method, self.target.model_type)[:2]
+        return memory_of(self.setup(layout), self.target, layout.users(users))
 
     def setup(self, layout: Layout) -> Setup:
-        acceptance, fades = self.acceptance
-        return Setup(
-            self.network,
-            self.drafter,
-            GpuGroup(self.request.gpus.kind, layout.tensor, layout.attention),
-            layout,
-            self.depth,
-            acceptance,
-            self.request.context,
-            self.kv_width,
-            fades,
-            self.request.measured or 1.0,
-            ENGINE_TABLE[self.request.computes].first_token,
-        )
+        return replace(self._alone, layout=layout)
 
     def best(self, fitting: list[tuple[Layout, Memory]]) -> tuple[Layout, Memory]:
         """Return the best layout: nearly the fastest, then small copies, then few stages."""
-        speeds = {layout: self.speed(layout) for layout, _ in fitting}
+        users, depth = self.request.users, self._alone.depth
+        speeds = {layout: self.setup(layout).of_all(users, depth) for layout, _ in fitting}
         enough = max(speeds.values()) / ALIKE
 
         def key(choice: tuple[Layout, Memory]) -> tuple[bool, int, int, float]:
@@ -234,12 +213,6 @@ class _Parts:
             return (speed < enough, layout.copy, layout.pipeline, -speed)
 
         return min(fitting, key=key)
-
-    def speed(self, layout: Layout) -> float:
-        """Return tokens/s of all users."""
-        setup = self.setup(layout)
-        here = layout.users(self.request.users)
-        return setup.tokens_a_second(here, self.depth) / here * self.request.users
 
 
 def _does_not_fit(parts: _Parts) -> str:

@@ -10,7 +10,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from app.deploy.estimate.memory import Layout, Memory
+from app.deploy.estimate.memory import Memory
+from app.deploy.estimate.network import Layout
 from app.deploy.estimate.speed import Estimate, Load, Outcome, Setup, outcome
 from app.deploy.gpus import AUTO, FORMATS, KV_WIDTHS, Gpus
 from app.deploy.methods import (

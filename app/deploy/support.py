@@ -78,7 +78,7 @@ def _check_modules(request: PlanRequest) -> None:
                 "method", "TensorRT-LLM has no Gemma 4 assistants. Take vLLM or SGLang."
             )
         return
-    if not target.next_token_weights:
+    if not target.modules:
         raise InvalidRequest(
             "method",
             f"{target.id} has no MTP layer (num_nextn_predict_layers in its config.json). Choose "

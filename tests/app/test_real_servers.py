@@ -19,8 +19,8 @@ from app.deploy.gpus import parse_gpus
 from app.deploy.model import of_path
 from app.deploy.planning import make_plan
 from app.deploy.render import render
-from app.deploy.render.rendered import PORT
 from app.deploy.render.engines import environment_of
+from app.deploy.render.rendered import PORT
 from app.deploy.request import PlanRequest
 from tests.app.deploy.test_vllm_parses import VARIABLE as VLLM
 from tests.engine.remote.test_llama_server import VARIABLE as LLAMA_CPP

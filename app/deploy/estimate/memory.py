@@ -10,38 +10,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from app.deploy.estimate import assumptions
-from app.deploy.estimate.network import Drafter, Network
-from app.deploy.gpus import GpuKind, Gpus
+from app.deploy.estimate.network import Layout, Network
+from app.deploy.estimate.speed import Setup
+from app.deploy.gpus import Gpus
 from app.deploy.model import ModelFacts
-
-
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """``replicas`` copies, each with tensor and pipeline parallelism. ``expert``: whole experts lie on
-    so many GPUs, instead of a part of each on all. ``attention``: so many groups of GPUs attend for
-    their own sequences each."""
-
-    tensor: int
-    pipeline: int
-    replicas: int
-    expert: int = 1
-    attention: int = 1
-
-    @property
-    def copy(self) -> int:
-        return self.tensor * self.pipeline
-
-    @property
-    def gpus(self) -> int:
-        return self.copy * self.replicas
-
-    def users(self, users: int) -> int:
-        """Return the most users of one copy."""
-        return -(-users // self.replicas)
-
-    def nodes(self, node: int) -> int:
-        """Return the nodes, of ``node`` GPUs each, of one copy."""
-        return -(-self.copy // node)
 
 
 def layouts(
@@ -57,26 +29,25 @@ def layouts(
             copies = min(gpus.count // (tensor * pipeline), users)
             in_nodes = node % tensor == 0 or tensor % node == 0
             if in_nodes and (pipelines or pipeline == 1):
-                yield from _ways(target, tensor, pipeline, copies)
+                if expert := _whole_experts(target, tensor):
+                    yield Layout(tensor, pipeline, copies, expert)
                 if attends_apart and pipeline == 1 and 1 < tensor <= users // copies:
                     yield Layout(tensor, 1, copies, tensor, tensor)
             pipeline *= 2
         tensor *= 2
 
 
-def _ways(target: ModelFacts, tensor: int, pipeline: int, copies: int) -> Iterator[Layout]:
-    """Yield the layout with a part of each expert on every GPU, or, where those are no whole blocks of an
-    FP8 scale, with whole experts; none if parts of other layers are no whole blocks."""
-    block, layer = target.block, target.last_layer
+def _whole_experts(target: ModelFacts, tensor: int) -> int:
+    """Return on how many GPUs whole experts lie: 1 with a part of each expert on every GPU, ``tensor``
+    where such parts are no whole blocks of an FP8 scale, 0 if those of other layers are none either."""
+    block, experts = target.block * tensor, target.last_layer.experts
     if not block or tensor == 1:
-        yield Layout(tensor, pipeline, copies)
-        return
-    if any(width % (block * tensor) for width in target.widths):
-        return
-    if not layer.experts or target.expert_width % (block * tensor) == 0:
-        yield Layout(tensor, pipeline, copies)
-    elif layer.experts % tensor == 0:
-        yield Layout(tensor, pipeline, copies, tensor)
+        return 1
+    if any(width % block for width in target.widths):
+        return 0
+    if not experts or target.expert_width % block == 0:
+        return 1
+    return tensor if experts % tensor == 0 else 0
 
 
 LOGIT_BYTES = 4
@@ -124,51 +95,37 @@ class Memory:
         return max(0, (self.users + left // each) * self.groups) if each else 0
 
 
-def memory_of(
-    target: ModelFacts,
-    network: Network,
-    drafter: Drafter,
-    gpu: GpuKind,
-    layout: Layout,
-    *,
-    users: int,
-    context: int,
-    kv_width: float,
-    depth: int,
-) -> Memory:
-    """Return the memory on each GPU if ``users`` share a copy of ``network``, which is ``target``'s."""
+def memory_of(setup: Setup, target: ModelFacts, users: int) -> Memory:
+    """Return the memory on each GPU if ``users`` share a copy of ``target``, whose ``setup`` it is."""
+    network, drafter, layout = setup.network, setup.drafter, setup.layout
+    tensor, groups, rows = layout.tensor, layout.attention, setup.depth + 1
     stage = -(-target.layers // layout.pipeline) / target.layers
-    experts = network.experts * network.expert * network.expert_layers
-    rest = network.total_weights - network.embeddings - experts
+    parts = tensor // groups
     # A state for each row of a round: engines keep as many, to go back to what was accepted (vLLM's
     # MambaSpec, num_speculative_blocks).
-    parts = layout.tensor // layout.attention
-    sequence = _cache(network, parts, context, kv_width, depth + 1) * stage
-    drafter_bytes = 0.0
+    sequence = _cache(setup, network, parts, rows) * stage
+    own = tensor if drafter.split else 1
     if drafter.network is not None:
-        own = layout.tensor if drafter.split else 1
-        drafter_bytes = drafter.network.total_weights / own
-        sequence += _cache(drafter.network, own // layout.attention or 1, context, kv_width, 1)
-    weights = (experts / layout.tensor + rest / parts) * stage + network.embeddings / layout.tensor
-    here = -(-users // layout.attention)
-    logits = (depth + 1) * target.vocabulary * LOGIT_BYTES
+        sequence += _cache(setup, drafter.network, own // groups or 1, 1)
+    weights = (network.expert_bytes() / tensor + network.fixed / parts) * stage
+    here = -(-users // groups)
+    logits = rows * target.vocabulary * LOGIT_BYTES
+    # A step's widest activations, beside CUDA's own buffers.
+    widest = 2 * (4 * target.hidden + 2 * target.intermediate // tensor)
+    work = assumptions.WORKSPACE_BYTES + assumptions.BATCHED_TOKENS * widest
     return Memory(
-        weights=int(weights),
-        drafter=int(drafter_bytes),
+        weights=int(weights + network.embeddings / tensor),
+        drafter=int(drafter.weights / own),
         sequence=int(sequence),
         users=here,
-        groups=layout.attention,
-        work=_work(target, layout.tensor) + here * layout.attention * logits,
+        groups=groups,
+        work=work + here * groups * logits,
         logits=logits,
-        total=gpu.memory,
+        total=setup.gpu.memory,
     )
 
 
-def _cache(network: Network, parts: int, context: int, kv_width: float, states: int) -> float:
-    return network.cache_bytes(context, kv_width, states) / min(parts, network.shards)
-
-
-def _work(target: ModelFacts, parts: int) -> int:
-    """Return the bytes of CUDA's own buffers and of a step's widest activations."""
-    widest = 4 * target.hidden + 2 * target.intermediate // parts
-    return assumptions.WORKSPACE_BYTES + assumptions.BATCHED_TOKENS * widest * 2
+def _cache(setup: Setup, network: Network, parts: int, states: int) -> float:
+    """Return the bytes of a sequence on one of ``parts``."""
+    cache = network.cache
+    return cache.bytes(setup.context, setup.kv_width, states) / min(parts, cache.shards)

@@ -12,195 +12,196 @@ differ, a large one was chosen.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 
 from app.deploy.estimate import assumptions
+from app.deploy.estimate.counting import Cache
 from app.deploy.gpus import BF16, FORMATS, SIXTEEN_BITS, GpuKind, flops
 from app.deploy.methods import Method, Needs
 from app.deploy.model import ModelFacts
-from engine.models.sizes.weight_counts import DFLASH_LAYERS, head_weights
+from engine.models.sizes.weight_counts import (
+    DFLASH_LAYERS,
+    LayerWeights,
+    WeightCounts,
+    head_weights,
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """One network in one weight format, in bytes and in FLOP of one row, a computed token.
-
-    ``total_weights``: all weights, with ``embeddings``. ``read``: read in every pass; of the experts, of
-    ``expert`` bytes each, a pass reads the chosen ones. ``cached``: numbers that a token adds to the KV
-    cache, ``windowed`` those of layers with a sliding ``window``. ``cache_products``: FLOP of a row for
-    each number in the cache. ``shards``: into how many parts the cache can be split. ``state``: bytes of
-    a sequence's recurrent states. ``chosen_products``: those of ``products`` with experts.
-    """
+    """One network in the weight format ``weights``; ``borrowed``: weights of another's table that it
+    multiplies with too. ``latent``: its attention is."""
 
     weights: str
-    layers: int
     hidden: int
-    total_weights: float
-    embeddings: float
-    read: float
-    products: float
-    cached: int
-    cache_products: float
-    shards: int
-    state: int = 0
-    windowed: int = 0
-    window: int = 0
-    expert: float = 0.0
-    experts: int = 0
-    active_experts: int = 0
-    expert_layers: int = 0
-    chosen_products: float = 0.0
-    latent_layers: int = 0
+    counts: WeightCounts
+    cache: Cache
+    borrowed: int = 0
+    latent: bool = False
 
-    def cache_numbers(self, context: int) -> int:
-        """Return the numbers in the cache of a sequence of ``context`` tokens."""
-        return self.cached * context + self.windowed * min(context, self.window)
+    @property
+    def layers(self) -> int:
+        return sum(self.counts.layers.values())
 
-    def cache_bytes(self, context: int, kv_width: float, states: int = 1) -> float:
-        """Return the bytes of a sequence: its cache, and each of its ``states`` of recurrent layers."""
-        return self.cache_numbers(context) * kv_width + states * self.state
+    @property
+    def expert_layers(self) -> int:
+        return sum(count for layer, count in self.counts.layers.items() if layer.experts)
 
-    def expert_bytes(self, rows: float) -> float:
+    @property
+    def embeddings(self) -> float:
+        """Bytes of embedding and output head."""
+        return SIXTEEN_BITS * (self.counts.embedding + self.counts.head)
+
+    @property
+    def fixed(self) -> float:
+        """Bytes that every pass reads, without tables."""
+        form = FORMATS[self.weights]
+        width = SIXTEEN_BITS if form.experts_only else form.width
+        return (self.counts.fixed + self.counts.rest) * width
+
+    @property
+    def read(self) -> float:
+        """Bytes that every pass reads, whatever experts its rows choose."""
+        table = self.counts.head or self.counts.embedding
+        return self.fixed + SIXTEEN_BITS * (table + self.borrowed)
+
+    @property
+    def total_weights(self) -> float:
+        """Bytes of all weights."""
+        return self.embeddings + self.fixed + self.expert_bytes()
+
+    def expert_bytes(self, rows: float = math.inf) -> float:
         """Return the bytes of experts that a pass over ``rows`` reads, which choose evenly."""
-        if not self.experts:
-            return 0.0
-        unread: float = (1 - self.active_experts / self.experts) ** rows
-        return self.expert_layers * self.experts * (1 - unread) * self.expert
-
-
-@dataclass(frozen=True, slots=True)
-class GpuGroup:
-    """``tensor`` GPUs that compute a network together, each with a part of every layer. ``attention``:
-    into how many groups sequences are divided, each with the whole of what all tokens use."""
-
-    gpu: GpuKind
-    tensor: int
-    attention: int = 1
-
-    def all_reduce(self, moved: float) -> float:
-        """Return the seconds of a ring all-reduce of ``moved`` bytes."""
-        if self.tensor == 1:
-            return 0.0
-        within = self.tensor <= self.gpu.reach
-        floor = assumptions.NODES_ALL_REDUCE_SECONDS
-        if within:
-            fast = self.gpu.nvlink
-            floor = assumptions.ALL_REDUCE_SECONDS if fast else assumptions.SLOW_ALL_REDUCE_SECONDS
-        return floor + self.moving(moved)
-
-    def moving(self, moved: float) -> float:
-        """Return the seconds that the links take for an all-reduce of ``moved`` bytes."""
-        within = self.tensor <= self.gpu.reach
-        link = self.gpu.link if within else min(self.gpu.link, assumptions.NETWORK_BANDWIDTH)
-        return 2 * (self.tensor - 1) / self.tensor * moved / link
-
-
-def cache_products(facts: ModelFacts) -> float:
-    """Return a row's FLOP for each number in the cache; latent attention reads each twice."""
-    return 4.0 * facts.heads if facts.latent else 2.0 * facts.heads / facts.kv_heads
-
-
-def cache_shards(facts: ModelFacts) -> int:
-    """Return into how many parts a layer's cache can be split: by heads, and not if latent."""
-    return 1 if facts.latent else facts.kv_heads
+        width = FORMATS[self.weights].width
+        return sum(
+            count
+            * each.experts
+            * (1 - (1 - each.chosen / each.experts) ** rows)
+            * each.expert
+            * width
+            for each, count in self.counts.layers.items()
+            if each.experts
+        )
 
 
 def of_model(facts: ModelFacts) -> Network:
     """Return the network of a model in its weight format."""
-    form, counts = FORMATS[facts.format], facts.counts
-    inner = SIXTEEN_BITS if form.experts_only else form.width
-    tables = SIXTEEN_BITS * (counts.embedding + counts.head)
-    mixtures = [layer for layer in counts.layers if layer.experts]
-    expert = mixtures[0].expert * form.width if mixtures else 0.0
-    expert_layers = sum(counts.layers[layer] for layer in mixtures)
-    fixed = sum(count * layer.fixed for layer, count in counts.layers.items())
-    rest = (fixed + counts.rest) * inner
-    experts = expert_layers * mixtures[0].experts if mixtures else 0
-    return Network(
-        weights=facts.format,
-        layers=facts.layers,
-        hidden=facts.hidden,
-        total_weights=tables + rest + experts * expert,
-        embeddings=tables,
-        read=rest + SIXTEEN_BITS * (counts.head or counts.embedding),
-        products=2.0 * counts.active,
-        cached=facts.cached,
-        windowed=facts.windowed,
-        window=facts.window,
-        cache_products=cache_products(facts),
-        shards=cache_shards(facts),
-        state=facts.state_bytes,
-        expert=expert,
-        experts=mixtures[0].experts if mixtures else 0,
-        active_experts=mixtures[0].chosen if mixtures else 0,
-        expert_layers=expert_layers,
-        chosen_products=2.0
-        * sum(n * each.chosen * each.expert for each, n in counts.layers.items()),
-        latent_layers=facts.layers if facts.latent else 0,
-    )
+    latent = bool(facts.latent)
+    return Network(facts.format, facts.hidden, facts.counts, facts.cache, latent=latent)
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """``replicas`` copies, each with tensor and pipeline parallelism. ``expert``: whole experts lie on
+    so many GPUs, instead of a part of each on all. ``attention``: so many groups of GPUs attend for
+    their own sequences each."""
+
+    tensor: int
+    pipeline: int
+    replicas: int
+    expert: int = 1
+    attention: int = 1
+
+    @property
+    def copy(self) -> int:
+        return self.tensor * self.pipeline
+
+    @property
+    def gpus(self) -> int:
+        return self.copy * self.replicas
+
+    def users(self, users: int) -> int:
+        """Return the most users of one copy."""
+        return -(-users // self.replicas)
+
+    def nodes(self, node: int) -> int:
+        """Return the nodes, of ``node`` GPUs each, of one copy."""
+        return -(-self.copy // node)
+
+
+ALONE = Layout(1, 1, 1)
+
+
+def moving(gpu: GpuKind, tensor: int, moved: float) -> float:
+    """Return the seconds that links take for a ring all-reduce of ``moved`` bytes by ``tensor`` GPUs."""
+    within = tensor <= gpu.reach
+    link = gpu.link if within else min(gpu.link, assumptions.NETWORK_BANDWIDTH)
+    return 2 * (tensor - 1) / tensor * moved / link
+
+
+def all_reduce(gpu: GpuKind, tensor: int, moved: float) -> float:
+    """Return the seconds of such an all-reduce with what starts it."""
+    if tensor == 1:
+        return 0.0
+    floor = assumptions.NODES_ALL_REDUCE_SECONDS
+    if tensor <= gpu.reach:
+        fast = gpu.nvlink
+        floor = assumptions.ALL_REDUCE_SECONDS if fast else assumptions.SLOW_ALL_REDUCE_SECONDS
+    return floor + moving(gpu, tensor, moved)
 
 
 def seconds(
-    network: Network, place: GpuGroup, rows: int, sequences: int, context: int, kv_width: float
+    network: Network,
+    gpu: GpuKind,
+    layout: Layout,
+    rows: int,
+    sequences: int,
+    context: int,
+    kv_width: float,
 ) -> float:
-    """Return the seconds of a pass over ``rows`` tokens of ``sequences`` with ``context`` tokens."""
-    gpu, groups = place.gpu, place.attention
-    parts = place.tensor // groups  # of what all tokens use
+    """Return the seconds of a pass over ``rows`` tokens of ``sequences`` with ``context`` tokens, on the
+    GPUs of a stage."""
+    tensor, groups, cache = layout.tensor, layout.attention, network.cache
+    parts = tensor // groups  # of what all tokens use
     bandwidth = gpu.bandwidth * assumptions.BANDWIDTH_SHARE
+    expert_bandwidth = gpu.bandwidth * assumptions.EXPERT_BANDWIDTH_SHARE
     here, rows_here = -(-sequences // groups), -(-rows // groups)
-    all_rows, chosen = products(network, place)
-    matrices = max(network.read / parts / bandwidth, all_rows * rows)
-    matrices += max(
-        network.expert_bytes(rows)
-        / place.tensor
-        / (gpu.bandwidth * assumptions.EXPERT_BANDWIDTH_SHARE),
-        chosen * rows,
+    every, chosen = row_seconds(network, gpu, tensor)
+    matrices = max(network.read / parts / bandwidth, every * rows)
+    experts = max(network.expert_bytes(rows) / tensor / expert_bandwidth, chosen * rows)
+    reading = here * cache.bytes(context, kv_width) / min(parts, cache.shards) / bandwidth
+    products = rows_here * cache.numbers(context) * cache.products / parts
+    attention = max(reading, products / (gpu.fp16 * assumptions.COMPUTE_SHARE))
+    joined = 2 * all_reduce(gpu, tensor, rows * network.hidden * SIXTEEN_BITS)
+    latent = assumptions.LATENT_SECONDS if network.latent else 0.0
+    fixed = network.layers * (assumptions.LAYER_SECONDS + joined + latent)
+    return (
+        matrices + experts + attention + fixed + network.expert_layers * assumptions.EXPERTS_SECONDS
     )
-    attention = max(
-        here * network.cache_bytes(context, kv_width) / min(parts, network.shards) / bandwidth,
-        rows_here
-        * network.cache_numbers(context)
-        * network.cache_products
-        / parts
-        / (gpu.fp16 * assumptions.COMPUTE_SHARE),
-    )
-    return matrices + attention + fixed_seconds(network, place, rows)
 
 
-def products(network: Network, place: GpuGroup) -> tuple[float, float]:
+def row_seconds(network: Network, gpu: GpuKind, tensor: int) -> tuple[float, float]:
     """Return the seconds that a row's products take: those of all rows, and those with experts."""
-    speed = flops(place.gpu, network.weights) * place.tensor
+    speed, counts = flops(gpu, network.weights) * tensor, network.counts
+    every = counts.active + network.borrowed - counts.chosen
     return (
-        (network.products - network.chosen_products) / (speed * assumptions.COMPUTE_SHARE),
-        network.chosen_products / (speed * assumptions.EXPERT_COMPUTE_SHARE),
-    )
-
-
-def fixed_seconds(network: Network, place: GpuGroup, rows: float) -> float:
-    """Return the seconds of a pass that weights and caches have no part in."""
-    joined = 2 * place.all_reduce(rows * network.hidden * SIXTEEN_BITS)
-    return (
-        network.layers * (assumptions.LAYER_SECONDS + joined)
-        + network.expert_layers * assumptions.EXPERTS_SECONDS
-        + network.latent_layers * assumptions.LATENT_SECONDS
+        2.0 * every / (speed * assumptions.COMPUTE_SHARE),
+        2.0 * counts.chosen / (speed * assumptions.EXPERT_COMPUTE_SHARE),
     )
 
 
 ASSISTANT_WEIGHTS, ASSISTANT_LAYERS = 500_000_000, 4
+"""Of Gemma 4's assistant, which reads the target's keys and values; at most, as the 31B's has them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Drafter:
     """``network``: None if the method only looks up text. A round makes ``passes`` over ``rows`` tokens a
-    sequence. ``split``: it is split over the target's GPUs."""
+    sequence. ``split``: it is split over the target's GPUs. ``modules``: so many such layers are in
+    memory, of which one is used."""
 
     name: str | None
     network: Network | None
     passes: int
     rows: int = 1
     split: bool = True
+    modules: int = 1
+
+    @property
+    def weights(self) -> float:
+        """Bytes of its weights."""
+        return self.modules * self.network.total_weights if self.network else 0.0
 
 
 def drafter_for(
@@ -211,95 +212,41 @@ def drafter_for(
         return Drafter(None, None, 0)
     if draft is not None:
         return Drafter(name, of_model(draft), depth)
-    if method.needs is Needs.MODULE and name is not None:
-        return Drafter(name, _assistant(target), depth, split=False)
-    network = _HEADS[method.name](target, depth)
-    block = method.name in ("dflash", "dspark")
-    together = block or method.name == "medusa"
-    return Drafter(name, network, 1 if together else depth, depth + 1 if block else 1)
+    table, hidden = target.vocabulary * target.hidden, target.hidden
+    if method.needs is Needs.MODULE:
+        if name is not None:
+            network = _head(target, ASSISTANT_WEIGHTS, ASSISTANT_LAYERS)
+            network = replace(network, cache=replace(network.cache, products=0.0))
+            return Drafter(name, network, depth, split=False)
+        return Drafter(None, mtp_layer(target), depth, modules=target.modules)
+    cached = hidden if target.latent else target.cached_token
+    if method.name == "medusa":
+        return Drafter(name, _head(target, depth * (hidden**2 + table), 1), 1)
+    own = head_weights(method.name, target.architecture)
+    assert own is not None, method.name
+    if method.name in ("dflash", "dspark"):  # DSpark's Markov head beside its layers is small
+        network = _head(target, own.parameters, DFLASH_LAYERS, table, DFLASH_LAYERS * cached)
+        return Drafter(name, network, 1, depth + 1)
+    borrowed = table if method.name == "eagle" else 0
+    return Drafter(name, _head(target, own.parameters, 1, borrowed, cached), depth)
 
 
-def _head(
-    target: ModelFacts, own: int, layers: int, *, borrowed: int = 0, cached: int = 0
-) -> Network:
+def _head(target: ModelFacts, own: int, layers: int, borrowed: int = 0, cached: int = 0) -> Network:
     """Return a head with ``own`` 16-bit weights that also reads ``borrowed`` weights of the target."""
-    return Network(
-        weights=BF16,
-        layers=layers,
-        hidden=target.hidden,
-        total_weights=own * SIXTEEN_BITS,
-        embeddings=0.0,
-        read=(own + borrowed) * SIXTEEN_BITS,
-        products=2.0 * (own + borrowed),
-        cached=cached,
-        cache_products=2.0 * target.heads / target.kv_heads,
-        shards=target.kv_heads,
-    )
+    counts = WeightCounts(0, 0, 0, {LayerWeights(own // layers): layers})
+    cache = Cache(cached, 2.0 * target.heads / target.kv_heads, target.kv_heads)
+    return Network(BF16, target.hidden, counts, cache, borrowed)
 
 
-def _own(target: ModelFacts, method: str) -> int:
-    """Return the weights of a published head."""
-    found = head_weights(method, target.architecture)
-    assert found is not None, method
-    return found.parameters
-
-
-def _cached(target: ModelFacts) -> int:
-    return target.hidden if target.latent else target.cached_token
-
-
-def _table(target: ModelFacts) -> int:
-    return target.vocabulary * target.hidden
-
-
-def _assistant(target: ModelFacts) -> Network:
-    """Return Gemma 4's assistant, which reads the target's keys and values: 0.5 B weights at most, as the
-    31B's has them."""
-    network = _head(target, ASSISTANT_WEIGHTS, ASSISTANT_LAYERS)
-    return replace(network, cache_products=0.0)
-
-
-def _block(target: ModelFacts, depth: int) -> Network:
-    """Return DFlash's layers; DSpark's Markov head beside them is small."""
-    cached = DFLASH_LAYERS * _cached(target)
-    return _head(
-        target, _own(target, "dflash"), DFLASH_LAYERS, borrowed=_table(target), cached=cached
-    )
-
-
-def _mtp(target: ModelFacts, depth: int) -> Network:
+def mtp_layer(target: ModelFacts) -> Network:
     """Return one layer of the target's kind and format; embedding and head are the target's."""
-    layer, width = target.last_layer, FORMATS[target.format].width
-    join = 2 * target.hidden**2
+    joined = 2 * target.hidden**2 + 3 * target.hidden
+    layer = replace(target.last_layer, fixed=target.last_layer.fixed + joined)
     return Network(
-        weights=target.format,
-        layers=1,
-        hidden=target.hidden,
-        total_weights=target.next_token_weights * width,
-        embeddings=0.0,
-        read=(layer.fixed + join) * width + _table(target) * SIXTEEN_BITS,
-        products=2.0 * (layer.active + join + _table(target)),
-        cached=target.cached_token,
-        cache_products=cache_products(target),
-        shards=cache_shards(target),
-        expert=layer.expert * width,
-        experts=layer.experts,
-        active_experts=layer.chosen,
-        expert_layers=1 if layer.experts else 0,
-        chosen_products=2.0 * layer.chosen * layer.expert,
-        latent_layers=1 if target.latent else 0,
+        target.format,
+        target.hidden,
+        WeightCounts(0, 0, 0, {layer: 1}),
+        Cache(target.cached_token, target.cache.products, target.cache.shards),
+        target.vocabulary * target.hidden,
+        bool(target.latent),
     )
-
-
-_HEADS: MappingProxyType[str, Callable[[ModelFacts, int], Network]] = MappingProxyType(
-    {
-        "eagle": lambda t, depth: _head(
-            t, _own(t, "eagle"), 1, borrowed=_table(t), cached=_cached(t)
-        ),
-        "eagle3": lambda t, depth: _head(t, _own(t, "eagle3"), 1, cached=_cached(t)),
-        "medusa": lambda t, depth: _head(t, depth * (t.hidden**2 + _table(t)), 1),
-        "dflash": _block,
-        "dspark": _block,
-        "mtp": _mtp,
-    }
-)

@@ -16,9 +16,16 @@ from dataclasses import dataclass, replace
 
 from app.deploy.estimate import assumptions
 from app.deploy.estimate.assumptions import BATCHED_TOKENS, FIRST_TOKEN_SECONDS
-from app.deploy.estimate.memory import Layout
-from app.deploy.estimate.network import Drafter, GpuGroup, Network, products, seconds
-from app.deploy.gpus import SIXTEEN_BITS
+from app.deploy.estimate.network import (
+    ALONE,
+    Drafter,
+    Layout,
+    Network,
+    moving,
+    row_seconds,
+    seconds,
+)
+from app.deploy.gpus import SIXTEEN_BITS, GpuKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +36,7 @@ class Setup:
 
     network: Network
     drafter: Drafter
-    place: GpuGroup
+    gpu: GpuKind
     layout: Layout
     depth: int
     acceptance: float
@@ -53,31 +60,33 @@ class Setup:
         batch = -(-users // self.layout.pipeline)  # the other stages work on other users meanwhile
         hops = (self.layout.pipeline - 1) * assumptions.SLOW_ALL_REDUCE_SECONDS
         host = assumptions.ROW_SECONDS * batch * (1 + depth)
-        verify = self._pass(self.network, self.place, batch * (1 + depth), batch)
-        draft = self._draft_seconds(batch, depth) if depth else 0.0
+        verify = self._pass(self.network, self.layout, batch * (1 + depth), batch)
+        drafter, draft = self.drafter, 0.0
+        if depth and drafter.network is not None:
+            layout = self.layout if drafter.split else ALONE
+            one = self._pass(drafter.network, layout, batch * drafter.rows, batch)
+            draft = min(drafter.passes, depth) * one
         return (verify + draft + hops + host) * self.measured
+
+    def _pass(self, network: Network, layout: Layout, rows: int, users: int) -> float:
+        return seconds(network, self.gpu, layout, rows, users, self.context, self.kv_width)
 
     def prompt_seconds(self, tokens: float) -> float:
         """Return the seconds that prompt tokens add to a step: products and what the links carry, as
         weights are read anyway."""
-        network, place = self.network, self.place
-        links = 2 * network.layers * place.moving(tokens * network.hidden * SIXTEEN_BITS)
-        return (tokens * sum(products(network, place)) + links) * self.measured
-
-    def _draft_seconds(self, users: int, depth: int) -> float:
-        network = self.drafter.network
-        if network is None:
-            return 0.0
-        place = self.place if self.drafter.split else GpuGroup(self.place.gpu, 1)
-        passes = min(self.drafter.passes, depth)
-        return passes * self._pass(network, place, users * self.drafter.rows, users)
-
-    def _pass(self, network: Network, place: GpuGroup, rows: int, users: int) -> float:
-        return seconds(network, place, rows, users, self.context, self.kv_width)
+        network, tensor = self.network, self.layout.tensor
+        moved = moving(self.gpu, tensor, tokens * network.hidden * SIXTEEN_BITS)
+        products = tokens * sum(row_seconds(network, self.gpu, tensor))
+        return (products + 2 * network.layers * moved) * self.measured
 
     def tokens_a_second(self, users: int, depth: int) -> float:
         """Return tokens/s of all ``users`` of the copy."""
         return users * self.tokens(depth) / self.round_seconds(users, depth)
+
+    def of_all(self, users: int, depth: int) -> float:
+        """Return tokens/s of ``users`` of all copies."""
+        here = self.layout.users(users)
+        return self.tokens_a_second(here, depth) / here * users
 
     def gain(self, users: int, depth: int) -> float:
         """Return the speed-up over plain decoding."""
@@ -150,12 +159,12 @@ class Estimate:
 def estimate(setup: Setup, users: int, most: int) -> Estimate:
     """Return the estimate for ``users`` of all copies, each with room for ``most``."""
     here = setup.layout.users(users)
-    plain, drafted = (setup.tokens_a_second(here, depth) for depth in (0, setup.depth))
+    plain, drafted = (setup.of_all(users, depth) for depth in (0, setup.depth))
     return Estimate(
-        plain_user=plain / here,
-        drafted_user=drafted / here,
-        plain_all=plain / here * users,
-        drafted_all=drafted / here * users,
+        plain_user=plain / users,
+        drafted_user=drafted / users,
+        plain_all=plain,
+        drafted_all=drafted,
         tokens_a_round=setup.tokens(setup.depth),
         plain_step=setup.round_seconds(here, 0),
         drafted_round=setup.round_seconds(here, setup.depth),

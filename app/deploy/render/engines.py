@@ -3,7 +3,8 @@
 Checked against the wheels of vLLM 0.31.0 (vllm/engine/arg_utils.py; vllm/config/speculative.py has the
 keys of ``--speculative-config``) and SGLang 0.5.21, whose parsers have read these options
 (tests/app/deploy/test_vllm_parses.py, test_sglang_parses.py), and of ai-dynamo 1.6.1 (dynamo/vllm,
-sglang, trtllm); sgl-project/sglang at 16974b80 (docs_new/docs/advanced_features/speculative_decoding.mdx);
+sglang, trtllm);
+sgl-project/sglang at 16974b80 (docs_new/docs/advanced_features/speculative_decoding.mdx);
 NVIDIA/TensorRT-LLM at 00209af1 (tensorrt_llm/commands/serve.py) and 04c8822c
 (docs/source/features/speculative-decoding.md), and its API reference 1.4.0rc1. What DraftTarget, EAGLE-3
 and DGX Spark turn off in TensorRT-LLM is from NVIDIA's own examples (dgx-spark-playbooks at 2022e2b2,

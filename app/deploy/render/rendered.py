@@ -10,8 +10,8 @@ from typing import Any, Literal
 
 import yaml
 
-from app.deploy.estimate.network import of_model
-from app.deploy.gpus import CDNA4, FORMATS
+from app.deploy.estimate.network import mtp_layer, of_model
+from app.deploy.gpus import CDNA4
 from app.deploy.methods import ENGINE_TABLE, SGLANG, TRTLLM, VLLM
 from app.deploy.model import STAND_IN
 from app.deploy.request import Plan
@@ -320,13 +320,11 @@ def installed(plan: Plan, words: Options) -> Options:
 def download_bytes(plan: Plan) -> float:
     """Return the bytes that are downloaded: the weights as published, with MTP layers and before the
     engine converts them, and a drafter; none of a folder."""
-    checkpoint, network = plan.target, plan.setup.drafter.network
-    if plan.quantised_online:
-        checkpoint = plan.request.target
-    layers = checkpoint.next_token_weights * FORMATS[checkpoint.format].width
+    checkpoint = plan.request.target if plan.quantised_online else plan.target
+    layers = checkpoint.modules * mtp_layer(checkpoint).total_weights
     sizes = {
         checkpoint.name: of_model(checkpoint).total_weights + layers,
-        plan.draft: network.total_weights if network else 0.0,
+        plan.draft: plan.setup.drafter.weights,
     }
     return sum(size for name, size in sizes.items() if name and not name.startswith("/"))
 

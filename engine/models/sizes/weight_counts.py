@@ -59,8 +59,17 @@ class WeightCounts:
     @property
     def expert_share(self) -> float:
         """The experts' part of ``active``."""
-        chosen = sum(count * layer.chosen * layer.expert for layer, count in self.layers.items())
-        return chosen / self.active
+        return self.chosen / self.active
+
+    @property
+    def chosen(self) -> int:
+        """Weights of the experts that a token chooses."""
+        return sum(count * layer.chosen * layer.expert for layer, count in self.layers.items())
+
+    @property
+    def fixed(self) -> int:
+        """Weights of layers that every token is multiplied with."""
+        return sum(count * layer.fixed for layer, count in self.layers.items())
 
 
 def count_weights(architecture: Architecture) -> WeightCounts:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from app.deploy.estimate.network import of_model
+from app.deploy.estimate.network import mtp_layer, of_model
 from app.deploy.gpus import AWQ, BF16, FP8, INT4, MXFP4, NVFP4
 from app.deploy.model import find, known_models, of_config, of_path
 from engine.errors import ModelError
@@ -124,7 +124,7 @@ def test_a_checkpoint_in_mxfp4_is_as_large_as_the_published_one() -> None:
 
 def test_latent_attention_caches_its_rank_and_not_its_heads() -> None:
     facts = known_models()["deepseek-v3"].facts
-    assert of_model(facts).cache_numbers(1) == 61 * 576
+    assert of_model(facts).cache.numbers(1) == 61 * 576
 
 
 def test_a_gated_delta_net_keeps_a_state_in_the_place_of_keys_and_values() -> None:
@@ -132,29 +132,29 @@ def test_a_gated_delta_net_keeps_a_state_in_the_place_of_keys_and_values() -> No
     facts = known_models()["qwen3.5-27b"].facts
     rows = 3 * (2 * 16 * 128 + 48 * 128 + 2 * 48)
     network = of_model(facts)
-    assert network.cache_numbers(1000) == 16 * 2 * 4 * 256 * 1000
-    assert network.state == 48 * (4 * 48 * 128 * 128 + 2 * rows)
-    assert network.cache_bytes(0, 1.0, 3) == 3 * network.state
-    assert facts.next_token_weights == 424_699_392
+    assert network.cache.numbers(1000) == 16 * 2 * 4 * 256 * 1000
+    assert network.cache.state == 48 * (4 * 48 * 128 * 128 + 2 * rows)
+    assert network.cache.bytes(0, 1.0, 3) == 3 * network.cache.state
+    assert mtp_layer(facts).counts.total == 424_699_392
 
 
 def test_a_window_bounds_what_half_of_the_layers_cache() -> None:
     facts = known_models()["gpt-oss-20b"].facts
     token = 2 * facts.kv_heads * facts.head_dim
-    assert of_model(facts).cache_numbers(1000) == token * (12 * 1000 + 12 * 128)
+    assert of_model(facts).cache.numbers(1000) == token * (12 * 1000 + 12 * 128)
 
 
 def test_gemma_s_wide_heads_are_few_and_its_windows_short() -> None:
     """Of 60 layers, ten cache 4 heads of 512 for good, fifty 16 of 256 for 1,024 tokens."""
     facts = known_models()["gemma-4-31b"].facts
-    numbers = of_model(facts).cache_numbers(8192)
+    numbers = of_model(facts).cache.numbers(8192)
     assert numbers == 10 * 2 * 4 * 512 * 8192 + 50 * 2 * 16 * 256 * 1024
 
 
 def test_sparse_attention_caches_its_index_too() -> None:
     """DeepSeek V3.2 adds 128 numbers in FP8 and a scale to each layer's 576."""
     plain, sparse = (known_models()[name].facts for name in ("deepseek-v3", "deepseek-v3.2"))
-    assert sparse.cached - plain.cached == 61 * (128 + 4) // 2
+    assert sparse.cache.cached - plain.cache.cached == 61 * (128 + 4) // 2
 
 
 @pytest.mark.parametrize(

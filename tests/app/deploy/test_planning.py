@@ -316,4 +316,4 @@ def test_next_token_layers_that_config_json_does_not_count_are_planned() -> None
     """vLLM and SGLang go by the type of Qwen3-Next."""
     for engine in ("vllm", "sglang"):
         plan = make_plan(asked("qwen3-next-80b-a3b", "4xH100", engine, method="mtp"))
-        assert plan.target.next_token_weights
+        assert plan.target.modules

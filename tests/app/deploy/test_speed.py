@@ -12,8 +12,7 @@ import pytest
 
 from app.cli.text.plan import plan_text
 from app.deploy.estimate.assumptions import RANGE
-from app.deploy.estimate.memory import Layout
-from app.deploy.estimate.network import Drafter, GpuGroup, of_model, seconds
+from app.deploy.estimate.network import Drafter, Layout, of_model, seconds
 from app.deploy.estimate.speed import Load, Setup, outcome, schedule, stops_paying
 from app.deploy.gpus import KINDS, parse_gpus
 from app.deploy.launch_plan import facts, ground
@@ -51,7 +50,7 @@ def published_runs() -> tuple[Run, ...]:
             setup = Setup(
                 of_model(facts),
                 Drafter(None, None, 0),
-                GpuGroup(KINDS[row["gpu"]], tensor),
+                KINDS[row["gpu"]],
                 Layout(tensor, 1, 1),
                 0,
                 0.0,
@@ -190,12 +189,12 @@ def test_a_mixture_of_experts_gains_less_for_few_users_than_a_dense_model() -> N
 
 def test_a_pass_takes_longer_with_more_of_anything() -> None:
     network = of_model(known_models()["gpt-oss-120b"].facts)
-    place = GpuGroup(parse_gpus("H100").kind, 2)
-    base = seconds(network, place, 8, 4, 1000, 2.0)
-    assert base <= seconds(network, place, 64, 4, 1000, 2.0)
-    assert base < seconds(network, place, 8, 8, 1000, 2.0)
-    assert base < seconds(network, place, 8, 4, 9000, 2.0)
-    assert seconds(network, place, 8, 4, 9000, 1.0) < seconds(network, place, 8, 4, 9000, 2.0)
+    place = (parse_gpus("H100").kind, Layout(2, 1, 1))
+    base = seconds(network, *place, 8, 4, 1000, 2.0)
+    assert base <= seconds(network, *place, 64, 4, 1000, 2.0)
+    assert base < seconds(network, *place, 8, 8, 1000, 2.0)
+    assert base < seconds(network, *place, 8, 4, 9000, 2.0)
+    assert seconds(network, *place, 8, 4, 9000, 1.0) < seconds(network, *place, 8, 4, 9000, 2.0)
 
 
 def test_the_schedule_covers_every_load_and_is_never_slower_than_plain() -> None:
