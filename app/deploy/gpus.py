@@ -8,13 +8,11 @@ vLLM 0.31.0 and SGLang 0.5.21; of TensorRT-LLM its pages "Quantization" and "Sup
 
 from __future__ import annotations
 
-import difflib
 import re
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from app.deploy.tables import table
-from engine.errors import InvalidRequest
+from app.deploy.tables import closest, refusal, table
 from engine.values.memory import WIDTHS
 
 GIGA, TERA = 10**9, 10**12
@@ -92,18 +90,13 @@ def parse_gpus(text: str) -> Gpus:
     """Parse ``8xH100`` or ``H100`` (one). Raises InvalidRequest, which lists the known kinds."""
     match = re.fullmatch(r"(?:(\d+)\s*[x*])?\s*([A-Za-z][\w -]*)", text.strip())
     if not match:
-        raise InvalidRequest(
-            "gpus", f"'{text}' is not a number of GPUs. Write a number and a kind, such as 8xH100."
-        )
+        raise refusal("gpus", "no-count", text=text)
     count, name = int(match[1] or 1), re.sub(r"[ _-]", "", match[2].upper())
     if name not in KINDS:
-        close = difflib.get_close_matches(name, KINDS, n=1)
-        hint = f" Did you mean {close[0]}?" if close else ""
-        raise InvalidRequest(
-            "gpus", f"The GPU '{match[2]}' is unknown.{hint} Known: {', '.join(KINDS)}."
-        )
+        known, hint = ", ".join(KINDS), closest(name, KINDS)
+        raise refusal("gpus", "unknown-gpu", name=match[2], hint=hint, known=known)
     if not 1 <= count <= MOST:
-        raise InvalidRequest("gpus", f"The number of GPUs is {count}; it must be 1 to {MOST}.")
+        raise refusal("gpus", "gpu-count", count=count, most=MOST)
     return Gpus(KINDS[name], count)
 
 

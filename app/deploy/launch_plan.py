@@ -20,6 +20,7 @@ from app.deploy.model import ModelFacts, find, known_models, of_path, unknown
 from app.deploy.planning import make_plan
 from app.deploy.render import Rendered
 from app.deploy.request import Plan, PlanRequest, Targets
+from app.deploy.tables import TEXTS, refusal
 from app.inventory import open_inventory
 from engine.errors import DiskError, ForetokenError, InvalidRequest, what_failed
 from engine.files import read_json
@@ -75,17 +76,13 @@ def request_for(options: PlanOptions, data: Path, found: Measured | None = None)
     needs_model = method_named(options.method).needs is Needs.MODEL
     name = options.target or (found.model if found else "")
     if not name:
-        raise InvalidRequest("target", "Name a model: a published one, a folder, or a GGUF file.")
+        raise refusal("target", "no-model")
     try:
         target = find_model(name, data)
     except InvalidRequest as error:
         if options.target or found is None:
             raise
-        raise InvalidRequest(
-            "target",
-            f"{found.address} serves '{name}', whose sizes are not known here. Name the model: a "
-            "published one, or a folder or GGUF file with its sizes.",
-        ) from error
+        raise refusal("target", "unknown-served", address=found.address, name=name) from error
     told = _check_served(target, found, data) if found and options.target else ()
     draft = find_model(options.draft, data) if options.draft and needs_model else None
     by_id = options.draft in known_models()  # in the target's format, then
@@ -94,14 +91,9 @@ def request_for(options: PlanOptions, data: Path, found: Measured | None = None)
     if context is None:
         context = min(targets.isl + targets.osl if targets else DEFAULT_CONTEXT, target.context)
     if targets and targets.rps is not None and options.users is not None:
-        raise InvalidRequest(
-            "users",
-            "The rate says how many users are answered at once. Leave out the users, or the rate.",
-        )
+        raise refusal("users", "rate-and-users")
     if options.backend and options.engine != DYNAMO:
-        raise InvalidRequest(
-            "backend", "Only Dynamo has a backend. Leave it out, or choose Dynamo."
-        )
+        raise refusal("backend", "backend")
     drafter = draft.name if draft else options.draft and absolute(options.draft)
     return PlanRequest(
         options.engine,
@@ -126,16 +118,10 @@ def _check_served(target: ModelFacts, found: Measured, data: Path) -> tuple[str,
     except ForetokenError:
         served = None
     if served is None:
-        return (
-            f"That the model of {found.address} is {target.id} was not checked: it "
-            f"{f'calls it {found.model!r}' if found.model else 'does not tell it'}.",
-        )
+        name = f"calls it {found.model!r}" if found.model else "does not tell it"
+        return (TEXTS["notes"]["unknown-served"].format(found=found, target=target, name=name),)
     if served.id != target.id:
-        raise InvalidRequest(
-            "target",
-            f"{found.address} serves {served.id}, and the plan is for {target.id}, of which its figures "
-            "say nothing. Plan for that model, or leave the server out.",
-        )
+        raise refusal("target", "other-served", address=found.address, served=served, target=target)
     return ()
 
 
@@ -147,7 +133,7 @@ def _targets(options: PlanOptions) -> Targets | None:
     isl = DEFAULT_PROMPT if isl is None else isl
     osl = DEFAULT_REPLY if osl is None else osl
     if isl < 1 or osl < 1:
-        raise InvalidRequest("isl", "isl and osl are numbers of tokens above 0.")
+        raise refusal("isl", "lengths")
     return Targets(isl, osl, options.rps, options.ttft, options.itl)
 
 

@@ -21,6 +21,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from app.deploy.methods import CAN, METHODS, NAMES, NONE, SGLANG, VLLM
 from app.deploy.planning import make_plan
 from app.deploy.request import Plan, PlanRequest
+from app.deploy.tables import refusal
 from engine.errors import InvalidRequest
 from engine.files import parse_json
 
@@ -67,10 +68,7 @@ def read(address: str, key: str | None) -> bytes:
     thread.join(TIMEOUT_S)
     ended.set()
     if not answers:
-        raise InvalidRequest(
-            "from",
-            f"{address} did not answer within {TIMEOUT_S:g} seconds. Try again when it is less busy.",
-        )
+        raise refusal("from", "slow", address=address, seconds=TIMEOUT_S)
     if isinstance(answers[0], InvalidRequest):
         raise answers[0]
     return answers[0]
@@ -81,24 +79,18 @@ def _read(address: str, key: str | None, ended: threading.Event) -> bytes:
     try:
         with httpx2.stream("GET", address, headers=headers, timeout=TIMEOUT_S) as answer:
             if answer.status_code in (401, 403):
-                raise InvalidRequest(
-                    "from",
-                    f"{address} demands {'another' if key else 'a'} key. `foretoken plan` sends what the "
-                    "environment variable API_KEY holds.",
-                )
+                raise refusal("from", "key", address=address, which="another" if key else "a")
             answer.raise_for_status()
             content = b""
             for part in answer.iter_bytes():
                 content += part
                 if len(content) > LARGEST:
-                    raise InvalidRequest("from", f"{address} answers more than {LARGEST:,} bytes.")
+                    raise refusal("from", "large", address=address, most=LARGEST)
                 if ended.is_set():
                     break
             return content
     except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-        raise InvalidRequest(
-            "from", f"{address} cannot be read: {error}. Check that the server runs there."
-        ) from error
+        raise refusal("from", "unreadable", address=address, error=error) from error
 
 
 def model_of(base: str, key: str | None) -> Mapping[str, Any]:
@@ -186,21 +178,13 @@ def measured(address: str, key: str | None = None) -> Measured:
     """Return what the server at ``address`` has measured. Raises InvalidRequest with what to do."""
     base = address.rstrip("/").removesuffix("/v1")
     if not base.startswith(("http://", "https://")):
-        raise InvalidRequest("from", f"'{address}' is not an address. Write http://HOST:PORT.")
+        raise refusal("from", "no-address", address=address)
     figures = figures_of(read(f"{base}/metrics", key).decode("utf-8", "replace"))
     if not figures:
-        raise InvalidRequest(
-            "from",
-            f"{base}/metrics has no figures of vLLM, SGLang or Foretoken. Start SGLang with "
-            "--enable-metrics; for Dynamo name a worker's system port (DYN_SYSTEM_PORT).",
-        )
+        raise refusal("from", "no-figures", base=base)
     found = _described(of_figures(base, figures), key)
     if not (found.tokens or found.itl):
-        raise InvalidRequest(
-            "from",
-            f"{base} has counted fewer than {FEWEST} rounds and {FEWEST_TIMES} replies. Send it more "
-            "of your own requests first.",
-        )
+        raise refusal("from", "few-figures", base=base, rounds=FEWEST, times=FEWEST_TIMES)
     return found
 
 
@@ -221,11 +205,8 @@ def of_figures(base: str, figures: Figures) -> Measured:
     users = figures.get("vllm:num_requests_running", figures.get("sglang:num_running_reqs", 0.0))
     can_be = 0 <= depth < math.inf and (not tokens or 1 <= tokens <= depth + 1)
     if not (can_be and 0 <= itl < math.inf and 0 <= users < math.inf):
-        raise InvalidRequest(
-            "from",
-            f"{base}/metrics counts {tokens:g} tokens per round with {depth:g} drafted ones, {itl:g} "
-            f"seconds between tokens and {users:g} replies, which cannot be. Read another server.",
-        )
+        told = {"tokens": tokens, "depth": depth, "itl": itl, "users": users}
+        raise refusal("from", "wrong-figures", base=base, **told)
     engine = SGLANG if any(name.startswith("sglang:") for name in figures) else ""
     engine = VLLM if "vllm:cache_config_info" in figures else engine  # Foretoken has no such series
     return Measured(base, "", tokens, depth, itl, int(users), engine)
@@ -255,12 +236,8 @@ def replan(request: PlanRequest, found: Measured) -> Plan:
     """Return the plan with the server's acceptance, if both draft, and with steps as long as its own.
     Raises InvalidRequest if it drafts by another method."""
     if found.depth and request.method != NONE and found.method not in ("", request.method):
-        raise InvalidRequest(
-            "method",
-            f"{found.address} drafts by {found.method}, and the plan by {request.method}, of which its "
-            f"acceptance says nothing. Choose {found.method if found.method in METHODS else NONE} as the "
-            "method, or leave the server out.",
-        )
+        choice = found.method if found.method in METHODS else NONE
+        raise refusal("method", "other-method", found=found, request=request, choice=choice)
     told = [*request.told, str(found)]
     why_not = None
     if found.acceptance is None:

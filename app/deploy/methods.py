@@ -8,14 +8,12 @@ replaces them.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from types import MappingProxyType
 
-from app.deploy.tables import table
-from engine.errors import InvalidRequest
+from app.deploy.tables import closest, refusal, table
 
 
 class Needs(Enum):
@@ -54,15 +52,12 @@ DEPTHS: Mapping[str, int] = MappingProxyType(_TABLE["depths"])
 
 def method_named(name: str) -> Method:
     """Return the method of this name. Raises InvalidRequest, which lists the names."""
-    if name in METHODS:
-        return METHODS[name]
     if name in REFUSED:
-        raise InvalidRequest("method", f"{name} cannot be planned. {REFUSED[name]}")
-    close = difflib.get_close_matches(name.replace("-", "_"), METHODS, n=1)
-    hint = f" Did you mean {close[0]}?" if close else ""
-    raise InvalidRequest(
-        "method", f"There is no method '{name}'.{hint} Known: {', '.join(METHODS)}."
-    )
+        raise refusal("method", "refused-method", name=name, why=REFUSED[name])
+    if name not in METHODS:
+        known, hint = ", ".join(METHODS), closest(name.replace("-", "_"), METHODS)
+        raise refusal("method", "unknown-method", name=name, hint=hint, known=known)
+    return METHODS[name]
 
 
 VLLM, SGLANG, TRTLLM, DYNAMO = "vllm", "sglang", "trtllm", "dynamo"

@@ -19,6 +19,7 @@ from typing import Any
 
 from app.deploy.estimate.counting import Cache, Config, describe
 from app.deploy.gpus import AUTO, AWQ, BF16, FORMATS, FP8, INT4, MXFP4, NVFP4
+from app.deploy.tables import refusal
 from app.paths import catalog_file
 from engine.api import slug
 from engine.errors import InvalidRequest, ModelError
@@ -304,8 +305,4 @@ def unknown(name: str) -> InvalidRequest:
     some = [*known_models()][:5]
     more = f"{', '.join(some)} and {len(known_models()) - len(some)} more"
     hint = f"Did you mean {close[0]}?" if close else f"Known: {more}."
-    return InvalidRequest(
-        "target",
-        f"'{name}' is neither a folder or GGUF file here nor a known published "
-        f"model. {hint} For any other model give a folder with its config.json.",
-    )
+    return refusal("target", "unknown-model", name=name, hint=hint)

@@ -20,7 +20,8 @@ from app.deploy.gpus import AUTO, AWQ, BF16, FORMATS, FP8, KINDS, KV_WIDTHS, MOS
 from app.deploy.methods import CAN, ENGINE_TABLE, NONE, SGLANG, VLLM, Needs, acceptance_of
 from app.deploy.model import ModelFacts, entry_of, known_models
 from app.deploy.request import Plan, PlanRequest, Service, service, with_bursts
-from engine.errors import ForetokenError, InvalidRequest, OutOfMemory
+from app.deploy.tables import refusal
+from engine.errors import ForetokenError, OutOfMemory
 from engine.values.memory import largest
 from engine.values.units import counted
 
@@ -72,13 +73,8 @@ def _served(parts: _Parts, fitting: list[tuple[Layout, Memory]]) -> Service:
     targets = request.targets
     assert targets is not None
     if not request.gpus.kind.runs and request.measured is None:
-        known_speeds = ", ".join(kind.name for kind in KINDS.values() if kind.runs)
-        raise InvalidRequest(
-            "gpus",
-            f"Speeds on {request.gpus.kind.name} were not held to published runs, so that nothing says "
-            f"what targets it reaches. Known: {known_speeds}; or plan with what a running server "
-            "measured.",
-        )
+        known = ", ".join(kind.name for kind in KINDS.values() if kind.runs)
+        raise refusal("gpus", "no-speeds", gpu=request.gpus.kind, known=known)
     users = None if request.by_rate else request.users
     found = [
         service(parts.setup(layout), layout, targets, memory.most_users, users)
@@ -116,11 +112,7 @@ def checkpoint_of(request: PlanRequest) -> tuple[ModelFacts, bool]:
         return checkpoint, False
     if wanted == FP8 and target.format == BF16 and request.computes in (VLLM, SGLANG):
         return replace(target, format=FP8, block=0), True
-    raise InvalidRequest(
-        "quantization",
-        f"No published {wanted} checkpoint of {target.id} is known. Give a folder with "
-        "one as the target.",
-    )
+    raise refusal("quantization", "no-checkpoint", weights=wanted, target=target)
 
 
 def draft_of(request: PlanRequest, target: ModelFacts) -> tuple[str | None, ModelFacts | None]:
@@ -134,18 +126,15 @@ def draft_of(request: PlanRequest, target: ModelFacts) -> tuple[str | None, Mode
         if needs is Needs.HEAD:
             support.check_head(request, request.draft)
         elif request.draft_model is None:
-            raise InvalidRequest("draft", f"The sizes of the draft {request.draft} are unknown.")
+            raise refusal("draft", "unknown-draft", draft=request.draft)
         return request.draft, request.draft_model if needs is Needs.MODEL else None
     entry = entry_of(request.target)
     name = request.draft or (entry.drafters.get(method) if entry else None)
     if name is None:
         others = [each for each in entry.drafters if each in CAN[request.computes]] if entry else []
         instead = f" Published for it: {', '.join(others)}." if others else ""
-        raise InvalidRequest(
-            "draft",
-            f"No published drafter of {request.target.id} is known for the method "
-            f"{method}. Name one as the draft.{instead}",
-        )
+        told = {"target": request.target, "method": method, "instead": instead}
+        raise refusal("draft", "no-drafter", **told)
     if needs is Needs.HEAD:
         support.check_head(request, name)
         return name, None

@@ -28,7 +28,8 @@ from app.deploy.methods import (
     method_named,
 )
 from app.deploy.model import ModelFacts
-from engine.errors import InvalidRequest
+from app.deploy.tables import refusal
+from engine.values.memory import largest
 
 MOST_AT_ONCE = 4096
 """Requests of one copy at once, at most."""
@@ -81,14 +82,14 @@ def service(
 ) -> Service:
     """Return what ``layout`` reaches, with room for ``slots`` requests in each copy: with the fewest
     copies that reach a rate, else with all copies and ``users`` at once."""
-    low, high = 1 if users is None else layout.replicas, layout.replicas
-    while low < high:
-        middle = (low + high) // 2
-        if _service(setup, replace(layout, replicas=middle), targets, slots, users).misses(targets):
-            low = middle + 1
-        else:
-            high = middle
-    return _service(setup, replace(layout, replicas=low), targets, slots, users)
+
+    def reached(copies: int) -> Service:
+        return _service(setup, replace(layout, replicas=copies), targets, slots, users)
+
+    most = layout.replicas
+    if users is not None:
+        return reached(most)
+    return reached(1 + largest(most - 1, lambda copies: bool(reached(copies).misses(targets))))
 
 
 def _service(
@@ -107,14 +108,11 @@ def _service(
 def _at_once(setup: Setup, targets: Targets, rate: float, most: int) -> int:
     """Return the fewest requests at once that one copy answers ``rate`` a second with; ``most`` if none
     do."""
-    low, high = 1, max(1, most)
-    while low < high:
-        middle = (low + high) // 2
-        if _outcome(setup, targets, middle, most).total / targets.osl >= rate:
-            high = middle
-        else:
-            low = middle + 1
-    return low
+
+    def too_slow(users: int) -> bool:
+        return _outcome(setup, targets, users, most).total / targets.osl < rate
+
+    return 1 + largest(max(1, most) - 1, too_slow)
 
 
 def with_bursts(mean: int) -> int:
@@ -175,47 +173,25 @@ class PlanRequest:
         if self.depth is not None:
             _between("depth", self.depth, 1, DEEPEST)
         if self.acceptance is not None and not 0 <= self.acceptance <= 1:
-            raise InvalidRequest(
-                "acceptance", f"The acceptance is {self.acceptance}; it must be 0 to 1."
-            )
-        limits = self.targets.limits if self.targets else {}
+            raise refusal("acceptance", "acceptance", value=self.acceptance)
+        targets, needs = self.targets, self.of_method.needs
+        limits = targets.limits if targets else {}
         for field, value in (("price", self.price), *limits.items()):
             if value is not None and not 0 < value < 1e9:
-                raise InvalidRequest(field, f"{field} is {value}; it must be above 0.")
-        if self.targets is not None and self.context < self.targets.isl + self.targets.osl:
-            raise InvalidRequest(
-                "context",
-                f"A prompt of {self.targets.isl:,} and a reply of {self.targets.osl:,} tokens do not fit "
-                f"into a context of {self.context:,}: the engine would refuse such requests. "
-                f"{self.target.id} has {self.target.context:,} tokens.",
-            )
-        self._check_draft()
-
-    def _check_draft(self) -> None:
-        given = {"depth": self.depth, "acceptance": self.acceptance, "task": self.task}
-        unused = [name for name, value in given.items() if value is not None]
-        if self.method == NONE and unused:
-            raise InvalidRequest(
-                unused[0], f"Without a drafting method {unused[0]} has no use. Leave it out."
-            )
+                raise refusal(field, "above-0", value=value)
+        if targets is not None and self.context < targets.isl + targets.osl:
+            told = {"targets": targets, "context": self.context, "target": self.target}
+            raise refusal("context", "short-context", **told)
+        for field in ("depth", "acceptance", "task") if self.method == NONE else ():
+            if getattr(self, field) is not None:
+                raise refusal(field, "without-method")
         if self.task is not None and not self.one_by_one:
-            raise InvalidRequest(
-                "task",
-                f"The depth of {self.of_method.title} does not follow the kind of replies. Leave it out, "
-                "or give the depth.",
-            )
-        needs = self.of_method.needs
+            raise refusal("task", "task", method=self.of_method)
         if self.draft and needs not in (Needs.MODEL, Needs.HEAD) and self.method != "mtp":
-            raise InvalidRequest("draft", f"{self.of_method.title} needs no draft. Leave it out.")
-        model = self.draft_model
-        if model is not None and needs is Needs.MODEL:
-            ours, theirs = self.target.vocabulary, model.vocabulary
-            if ours != theirs:
-                raise InvalidRequest(
-                    "draft",
-                    f"{model.id} has {theirs:,} tokens and {self.target.id} {ours:,}: a draft model "
-                    "needs the target's vocabulary. Choose one of the same family.",
-                )
+            raise refusal("draft", "no-draft-needed", method=self.of_method)
+        model = self.draft_model if needs is Needs.MODEL else None
+        if model is not None and model.vocabulary != self.target.vocabulary:
+            raise refusal("draft", "vocabulary", model=model, target=self.target)
 
     @property
     def by_rate(self) -> bool:
@@ -248,14 +224,12 @@ BLOCKS = ("medusa", "dflash", "dspark")
 
 def _one_of(field: str, value: str, known: tuple[str, ...]) -> None:
     if value not in known:
-        raise InvalidRequest(field, f"{field} is '{value}'; it must be one of {', '.join(known)}.")
+        raise refusal(field, "one-of", value=value, known=", ".join(known))
 
 
 def _between(field: str, value: int, least: int, most: int) -> None:
     if not least <= value <= most:
-        raise InvalidRequest(
-            field, f"{field} is {value:,}; for this model it must be {least:,} to {most:,}."
-        )
+        raise refusal(field, "between", value=value, least=least, most=most)
 
 
 SCHEDULED = ("eagle", "eagle3", "dflash")

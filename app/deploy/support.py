@@ -9,87 +9,63 @@ that autumn; SGLang's pull request 30775; TensorRT-LLM's docs/source/features/sp
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Iterator
+from typing import Any
 
 from app.deploy.gpus import AUTO, FORMATS, TURING, has_units, runs
 from app.deploy.methods import CAN, DYNAMO, METHODS, NAMES, NONE, REFUSED, TRTLLM, VLLM, Needs
 from app.deploy.model import STAND_IN, entry_of, methods_of, published_heads
 from app.deploy.request import Plan, PlanRequest
-from app.deploy.tables import table
-from engine.errors import InvalidRequest
+from app.deploy.tables import TEXTS, refusal
 from engine.values.units import counted
 
 POOR_GAIN = 0.7
 """Speed-up as a share of the tokens of a round, below which a note on experts is due."""
 
-HIGH_ACCEPTANCE, LOW_ACCEPTANCE = 0.7, 0.4
-"""Over the first draft more, under the second less or nothing: rules of the engines' guides."""
-
 
 def check(request: PlanRequest) -> None:
     """Raise InvalidRequest, with a remedy, if engine, method, target, format and GPU cannot be
     combined."""
-    _check_format(request)
-    engine = request.computes
-    if request.method not in CAN[engine]:
-        others = [NAMES[name] for name, methods in CAN.items() if request.method in methods]
-        raise InvalidRequest(
-            "method",
-            f"{NAMES[engine]} does not support the method {request.method}. It "
-            f"supports {', '.join(name for name in METHODS if name in CAN[engine])}; "
-            f"{' and '.join(others)} {'supports' if len(others) == 1 else 'support'} "
-            f"{request.method}.",
-        )
-    if request.method == "mtp":
-        _check_modules(request)
-
-
-def _check_format(request: PlanRequest) -> None:
-    engine, gpu = request.computes, request.gpus.kind
-    weights = request.target.format if request.quantization == AUTO else request.quantization
-    if request.engine == DYNAMO and gpu.is_amd:
-        raise InvalidRequest(
-            "engine",
-            f"Dynamo has no image for AMD's GPUs, such as {gpu.name}. Take vLLM or SGLang.",
-        )
-    if runs(engine, weights, gpu):
-        return
-    here = [each for each in FORMATS if runs(engine, each, gpu)]
-    if not here:
-        raise InvalidRequest(
-            "engine",
-            f"{NAMES[engine]} does not run on {gpu.name} ({gpu.architecture}). Take "
-            f"{' or '.join(NAMES[each] for each in CAN if runs(each, weights, gpu)) or 'another GPU'}.",
-        )
-    others = [NAMES[each] for each in CAN if runs(each, weights, gpu)]
-    instead = f"; {' and '.join(others)} run {weights} there" if others else ""
-    raise InvalidRequest(
-        "quantization",
-        f"{NAMES[engine]} does not run {weights} on {gpu.name} ({gpu.architecture}). It runs "
-        f"{', '.join(here)}{instead}.",
+    engine, method, target, gpu = (
+        request.computes,
+        request.method,
+        request.target,
+        request.gpus.kind,
     )
-
-
-def _check_modules(request: PlanRequest) -> None:
-    target, engine = request.target, request.computes
+    name = NAMES[engine]
+    weights = target.format if request.quantization == AUTO else request.quantization
+    if request.engine == DYNAMO and gpu.is_amd:
+        raise refusal("engine", "amd-dynamo", gpu=gpu)
+    if not runs(engine, weights, gpu):
+        here = ", ".join(each for each in FORMATS if runs(engine, each, gpu))
+        others = [NAMES[each] for each in CAN if runs(each, weights, gpu)]
+        if not here:
+            instead = " or ".join(others) or "another GPU"
+            raise refusal("engine", "no-gpu", engine=name, gpu=gpu, others=instead)
+        also = f"; {' and '.join(others)} run {weights} there" if others else ""
+        raise refusal(
+            "quantization",
+            "no-format",
+            engine=name,
+            weights=weights,
+            gpu=gpu,
+            here=here,
+            instead=also,
+        )
+    if method not in CAN[engine]:
+        known = ", ".join(each for each in METHODS if each in CAN[engine])
+        others = [NAMES[each] for each, methods in CAN.items() if method in methods]
+        told = f"{' and '.join(others)} {'supports' if len(others) == 1 else 'support'}"
+        raise refusal("method", "no-method", engine=name, method=method, known=known, others=told)
+    if method != "mtp":
+        return
     if assistant_of(request):
         if engine == TRTLLM:
-            raise InvalidRequest(
-                "method", "TensorRT-LLM has no Gemma 4 assistants. Take vLLM or SGLang."
-            )
-        return
-    if not target.modules:
-        raise InvalidRequest(
-            "method",
-            f"{target.id} has no MTP layer (num_nextn_predict_layers in its config.json). Choose "
-            "another method.",
-        )
-    if engine == TRTLLM and not target.latent:
-        raise InvalidRequest(
-            "method",
-            f"TensorRT-LLM has MTP for models with latent attention, such as DeepSeek's, not for "
-            f"{target.id}. Take vLLM or SGLang.",
-        )
+            raise refusal("method", "assistants")
+    elif not target.modules:
+        raise refusal("method", "no-mtp", target=target)
+    elif engine == TRTLLM and not target.latent:
+        raise refusal("method", "latent-mtp", target=target)
 
 
 def assistant_of(request: PlanRequest) -> str | None:
@@ -103,29 +79,17 @@ def assistant_of(request: PlanRequest) -> str | None:
 def check_head(request: PlanRequest, name: str) -> None:
     """Raise InvalidRequest for a head that the engine does not read, or of another method or target, as
     far as its name and the table of published ones tell."""
-    lower, engine = name.casefold(), request.computes
-    of_other = next((kind for start, kind in OTHER_HEADS.items() if lower.startswith(start)), None)
-    if of_other is not None:
-        raise InvalidRequest("draft", f"{name} is a head of {of_other}. {REFUSED[of_other]}")
-    if not reads(engine, name):
-        raise InvalidRequest(
-            "draft",
-            f"{name} is in the format of the library speculators, which vLLM reads. {NAMES[engine]} has "
-            "no reader of it that we know of. Take vLLM, another head or another method.",
-        )
+    lower, target = name.casefold(), request.target
+    for start, method in OTHER_HEADS.items():
+        if lower.startswith(start):
+            raise refusal("draft", "head-of-refused", name=name, method=method, why=REFUSED[method])
+    if not reads(request.computes, name):
+        raise refusal("draft", "speculators", name=name, engine=NAMES[request.computes])
     heads = published_heads().get(lower, ())
-    if not heads:
-        return
-    if request.method not in {method for method, _ in heads}:
-        raise InvalidRequest(
-            "draft", f"{name} is a head for the method {heads[0][0]}. Choose that."
-        )
-    targets = [target for _, target in heads]
-    if entry_of(request.target) and request.target.id not in targets:
-        raise InvalidRequest(
-            "draft",
-            f"{name} was trained for {targets[0]}, not for {request.target.id}. Leave it out.",
-        )
+    if heads and request.method not in {method for method, _ in heads}:
+        raise refusal("draft", "head-of-method", name=name, method=heads[0][0])
+    if heads and entry_of(target) and target.id not in {id for _, id in heads}:
+        raise refusal("draft", "head-of-target", name=name, other=heads[0][1], target=target)
 
 
 def reads(engine: str, head: str) -> bool:
@@ -164,176 +128,103 @@ def attends_apart(request: PlanRequest) -> bool:
 
 def notes(plan: Plan) -> tuple[str, ...]:
     """Return what to know before starting the plan, in sentences."""
-    return (
-        *plan.request.told,
-        *_about_gpus(plan),
-        *_about_layout(plan),
-        *_about_service(plan),
-        *_about_speed(plan),
-        *_about_depth(plan),
-        *_of_engine(plan),
-        *_about_names(plan),
+    engine, method = TEXTS["engines"][plan.request.computes], plan.request.method
+    parts = (_about_layout(plan), _about_drafts(plan), _about_engine(plan), _about_names(plan))
+    layout, drafts, of_engine, names = ([_said(plan, *each) for each in part] for part in parts)
+    known = [*engine.get(method, ()), *(engine.get("drafts", ()) if plan.drafts else ())]
+    return (*plan.request.told, *layout, *drafts, *known, *of_engine, *names)
+
+
+Note = tuple[str, dict[str, Any]]
+"""The name of a note, and values that it has beside the plan's."""
+
+
+def _said(plan: Plan, name: str, values: dict[str, Any]) -> str:
+    text: str = TEXTS["notes"][name]
+    return text.format(plan=plan, gpu=plan.request.gpus.kind, **values)
+
+
+def _about_layout(plan: Plan) -> Iterator[Note]:
+    gpu, layout, request, weights = (
+        plan.request.gpus.kind,
+        plan.layout,
+        plan.request,
+        plan.target.format,
     )
-
-
-def _said(*notes: str | Literal[False]) -> list[str]:
-    """Return the notes without those whose condition is false."""
-    return [note for note in notes if note]
-
-
-def _about_gpus(plan: Plan) -> list[str]:
-    gpu, layout, form = plan.request.gpus.kind, plan.layout, plan.target.format
-    slow = layout.tensor > 1 and not gpu.nvlink
-    halved = gpu.architecture == TURING and form != "fp8"
-    return _said(
-        plan.idle > 0
-        and f"{plan.idle} of {plan.request.gpus.count} GPUs "
-        f"{'stays' if plan.idle == 1 else 'stay'} free.",
-        slow
-        and f"{gpu.name} has no NVLink: in every layer GPUs wait for each other over "
-        f"{'the network' if layout.tensor > gpu.node else 'PCIe'}.",
-        not slow
-        and layout.tensor > gpu.node
-        and f"Every layer is split over {plan.nodes} nodes, because stages cannot be "
-        "combined with drafts. This needs a network of about 400 Gb/s per GPU.",
-        halved and f"{gpu.name} has no bf16: weights are loaded as float16.",
-        not halved
-        and not has_units(gpu, form)
-        and f"{gpu.name} cannot compute in {form}: weights are converted to 16 bits, which "
-        "saves memory and bandwidth, not compute.",
-        plan.request.price is not None
-        and not plan.has_ground
-        and "The price is not used: without speeds no cost is known.",
-    )
-
-
-def _about_layout(plan: Plan) -> list[str]:
-    layout = plan.layout
+    if plan.idle > 0:
+        yield "idle", {"stay": "stays" if plan.idle == 1 else "stay"}
+    if layout.tensor > 1 and not gpu.nvlink:
+        yield "no-nvlink", {"link": "the network" if layout.tensor > gpu.node else "PCIe"}
+    elif layout.tensor > gpu.node:
+        yield "split", {}
+    if gpu.architecture == TURING and weights != "fp8":
+        yield "float16", {}
+    elif not has_units(gpu, weights):
+        yield "no-units", {}
+    if request.price is not None and not plan.has_ground:
+        yield "price", {}
     if layout.attention > 1:
-        return [
-            f"Attention is data-parallel: each of {layout.attention} GPUs holds the KV cache of its own "
-            "users, and whole experts."
-        ]
-    return _said(
-        layout.expert > 1
-        and f"Experts are spread over {layout.expert} GPUs without splitting any: a part would not be a "
-        f"multiple of {plan.target.block} weights, which engines require.",
-        layout.expert == 1
-        and plan.target.latent > 0
-        and layout.tensor > 1
-        and "Every GPU holds the whole cache of latent attention; with more users the plan divides users "
-        "among GPUs instead.",
-    )
+        yield "apart", {}
+    elif layout.expert > 1:
+        yield "whole-experts", {}
+    elif plan.target.latent and layout.tensor > 1:
+        yield "latent", {}
+    if request.by_rate:
+        requests = counted(plan.sequences, "request")
+        yield "bursts", {"requests": requests, "mean": layout.users(request.users)}
 
 
-def _about_service(plan: Plan) -> list[str]:
-    return _said(
-        plan.request.by_rate
-        and f"The files admit {counted(plan.sequences, 'request')} at once per replica, with a mean of "
-        f"{plan.layout.users(plan.request.users):,}, so that those of a burst seldom wait. Requests "
-        f"of more than {plan.request.context:,} tokens are refused: plan with a longer context for them."
-    )
+def _about_drafts(plan: Plan) -> Iterator[Note]:
+    if not plan.drafts:
+        return
+    estimate, tokens = plan.estimate, {"tokens": counted(plan.depth, "drafted token")}
+    adapts = "the files let vLLM adapt it to the load" if plan.adapts else ""
+    if plan.has_ground:
+        if estimate.best_depth == 0:
+            yield "slower", {"instead": adapts or "plan without it, or with more replicas"}
+        elif estimate.best_depth != plan.depth:
+            yield "other-depth", {"instead": adapts or "choose that depth", **tokens}
+        if estimate.stops_at is not None:
+            yield "never" if estimate.stops_at == 1 else "up-to", tokens
+        if plan.target.experts and estimate.gain < estimate.tokens_a_round * POOR_GAIN:
+            yield "mixture", {}
+    yield "measure", {}
+    yield "rate", {}
+    if plan.request.task == "creative":
+        yield "creative", {}
 
 
-def _about_speed(plan: Plan) -> list[str]:
-    if not plan.drafts or not plan.has_ground:
-        return []
-    estimate, tokens = plan.estimate, counted(plan.depth, "drafted token")
-    adapted, best = "the files let vLLM adapt it to the load", estimate.best_depth
-    stops = estimate.stops_at
-    return _said(
-        best == 0
-        and f"At this load drafting is estimated to be slower ({estimate.gain:.2f} times): "
-        f"{adapted if plan.adapts else 'plan without it, or with more replicas'}.",
-        best not in (0, plan.depth)
-        and f"The estimate is for {tokens} per round. At this load {best} would be faster: "
-        f"{adapted if plan.adapts else 'choose that depth'}.",
-        stops == 1
-        and f"By this estimate {tokens} per round do not help here for any number of users.",
-        stops not in (None, 1)
-        and f"By this estimate {tokens} per round help up to {(stops or 0) - 1:,} users per replica.",
-        plan.target.experts > 0
-        and estimate.gain < estimate.tokens_a_round * POOR_GAIN
-        and "For few users, verifying several tokens reads more experts than one token "
-        "does, so a mixture of experts gains less from drafting than a dense model.",
-    )
+def _about_engine(plan: Plan) -> Iterator[Note]:
+    if plan.request.engine == TRTLLM and plan.nodes > 1:
+        yield "mpi", {}
+    if plan.request.computes == VLLM and plan.scheduled and not plan.adapts:
+        yield "no-schedule", {}
 
 
-def _about_depth(plan: Plan) -> list[str]:
-    return _said(
-        plan.drafts
-        and "Measure with your own texts; the test call below prints the counts. If more than "
-        f"{HIGH_ACCEPTANCE:.0%} of all drafted tokens are accepted, draft more. If fewer than "
-        f"{LOW_ACCEPTANCE:.0%} are, draft fewer or none.",
-        plan.drafts
-        and "The acceptance rate of a plan is another number: how likely a token is "
-        "accepted after accepted ones. A plan made with --from http://SERVER takes it from "
-        "that server's counts.",
-        plan.drafts
-        and plan.request.task == "creative"
-        and "For creative writing at temperatures above 1, and for replies of a few "
-        "tokens, drafts seldom pay: compare with no drafts.",
-    )
-
-
-def _of_engine(plan: Plan) -> list[str]:
-    engine = plan.request.computes
-    return [
-        *_NOTES[engine].get(plan.request.method, ()),
-        *(_NOTES[TRTLLM]["drafts"] if engine == TRTLLM and plan.drafts else ()),
-        *_said(
-            plan.request.engine == TRTLLM
-            and plan.nodes > 1
-            and "Over several nodes trtllm-serve is started once, by mpirun or Slurm, "
-            "which reach them all.",
-            engine == VLLM
-            and plan.scheduled
-            and not plan.adapts
-            and "vLLM ignores num_speculative_tokens_per_batch_size with data parallelism, "
-            "so the plan leaves it out.",
-        ),
-    ]
-
-
-def _about_names(plan: Plan) -> list[str]:
+def _about_names(plan: Plan) -> Iterator[Note]:
     engine, method, draft = plan.request.computes, plan.request.method, plan.draft
     names = [name for name in (plan.target.name, draft) if name]
-    gated = [name for name in names if name.startswith(GATED)]
-    head = draft is not None and plan.method.needs is Needs.HEAD
-    entry = entry_of(plan.target)
-    others = [
-        name
-        for name in (entry.speculators if entry and head else ())
-        if reads(engine, name) and method in methods_of(name) and name != draft
-    ]
-    return [
-        *_said(
-            bool(gated)
-            and f"Gated: {' and '.join(gated)}. Ask for access on its page, then set HF_TOKEN.",
-            plan.target.own_tokenizer
-            and f"The tokenizer of {plan.target.name} is a program among its files. The "
-            "plan lets the engine run it (trust remote code): read it first.",
-            bool(others)
-            and f"Other heads published for it, to name as the draft: {', '.join(others)}.",
-            head
-            and (draft or "").casefold() not in published_heads()
-            and f"{draft} is not in the table of published heads: that it is one of {method} for "
-            f"{plan.target.id} was not checked.",
-            draft is not None
-            and draft.startswith("z-lab/Qwen3-")
-            and f"{draft} was published for replies without thinking.",
-        ),
-        *(
-            f"Replace {name} with the model's folder in transformers layout, or plan for "
-            "that: GPU engines do not load GGUF files. The sizes are those of its 16-bit weights."
-            for name in names
-            if name.startswith(STAND_IN)
-        ),
-    ]
+    if gated := " and ".join(name for name in names if name.startswith(GATED)):
+        yield "gated", {"names": gated}
+    if plan.target.own_tokenizer:
+        yield "own-tokenizer", {}
+    if draft is not None and plan.method.needs is Needs.HEAD:
+        entry = entry_of(plan.target)
+        others = [
+            name
+            for name in (entry.speculators if entry else ())
+            if reads(engine, name) and method in methods_of(name) and name != draft
+        ]
+        if others:
+            yield "other-heads", {"others": ", ".join(others)}
+        if draft.casefold() not in published_heads():
+            yield "unchecked", {"method": method}
+    if draft is not None and draft.startswith("z-lab/Qwen3-"):
+        yield "no-thinking", {}
+    for name in names:
+        if name.startswith(STAND_IN):
+            yield "gguf", {"name": name}
 
 
 GATED = ("meta-llama/",)
 """Publishers whose models need an access request."""
-
-
-_NOTES = table("notes")

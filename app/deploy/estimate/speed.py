@@ -26,6 +26,7 @@ from app.deploy.estimate.network import (
     seconds,
 )
 from app.deploy.gpus import SIXTEEN_BITS, GpuKind
+from engine.values.memory import largest
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,23 +103,12 @@ class Setup:
 def stops_paying(setup: Setup, most: int) -> int | None:
     """Return the number of users of one copy from which drafts are not faster; 1: never faster; None:
     always faster, up to ``most`` users.
-
-    Search by halving from the top, then by bisection.
     """
-    if not setup.depth or _pays(setup, most):
-        return None
-    slow = most
-    while slow > 1 and not _pays(setup, slow // 2):
-        slow //= 2
-    fast = slow // 2
-    while slow - fast > 1:
-        middle = (slow + fast) // 2
-        fast, slow = (middle, slow) if _pays(setup, middle) else (fast, middle)
-    return slow
 
+    def pays(users: int) -> bool:
+        return setup.gain(users, setup.depth) > 1
 
-def _pays(setup: Setup, users: int) -> bool:
-    return setup.gain(users, setup.depth) > 1
+    return None if not setup.depth or pays(most) else 1 + largest(most - 1, pays)
 
 
 def schedule(setup: Setup, most: int) -> tuple[tuple[int, int, int], ...]:

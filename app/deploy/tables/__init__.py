@@ -1,14 +1,16 @@
-"""What plans know, in YAML: a line for each GPU, method and engine, and manifests with places to fill."""
+"""What plans know, in YAML: a line for each GPU, method and engine, texts for people, and manifests."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import difflib
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from string import Template
 from typing import Any
 
 import yaml
 
+from engine.errors import InvalidRequest
 from engine.yaml_text import YAML_LOADER
 
 _HERE = Path(__file__).parent
@@ -17,6 +19,20 @@ _HERE = Path(__file__).parent
 def table(name: str) -> Any:
     """Return the table of this name."""
     return yaml.load((_HERE / f"{name}.yaml").read_text(encoding="utf-8"), Loader=YAML_LOADER)
+
+
+TEXTS = table("texts")
+
+
+def refusal(field: str, text: str, **values: Any) -> InvalidRequest:
+    """Return the error of this name, about a ``field`` of the request."""
+    return InvalidRequest(field, TEXTS["refusals"][text].format(field=field, **values))
+
+
+def closest(name: str, known: Iterable[str]) -> str:
+    """Return the known name that is most like ``name`` as a question, or nothing."""
+    close = difflib.get_close_matches(name, known, n=1)
+    return f" Did you mean {close[0]}?" if close else ""
 
 
 def filled(template: Any, values: Mapping[str, Any]) -> Any:
