@@ -14,38 +14,10 @@ import shlex
 from typing import Any
 
 from app.deploy.methods import ENGINE_TABLE, TRTLLM
+from app.deploy.render import kubernetes, rendered
 from app.deploy.render.engines import environment_of, node_options, trtllm_worker_config, worker
-from app.deploy.render.kubernetes import (
-    DASHBOARD,
-    PANELS,
-    SETUP,
-    claim,
-    commented,
-    dashboard,
-    made,
-    monitor,
-    pod,
-)
-from app.deploy.render.rendered import (
-    ANYWHERE,
-    HERE,
-    INSTALL,
-    LOOPBACK,
-    PORT,
-    Rendered,
-    Shell,
-    around,
-    as_yaml,
-    command,
-    container_name,
-    docker,
-    each_copy,
-    needs_arctic,
-    ranks,
-    says,
-    script,
-    together,
-)
+from app.deploy.render.kubernetes import made
+from app.deploy.render.rendered import LOOPBACK, PORT, Rendered, Shell, command, script
 from app.deploy.request import Plan
 
 ENGINE_FILE, DEPLOYMENT, REQUEST = "engine.yaml", "deployment.yaml", "deployment-request.yaml"
@@ -66,34 +38,34 @@ def render(plan: Plan) -> Rendered:
     # Workers on several nodes find each other through etcd.
     many, engine = plan.starts > 1 or plan.nodes > 1, plan.request.backend
     found = ['export ETCD_ENDPOINTS="${ETCD_ENDPOINTS:?http://HOST:2379 of an etcd}"'] * many
-    before, comments = [HERE, *ranks(plan), *found], _says(plan, many)
+    before, comments = [rendered.HERE, *rendered.ranks(plan), *found], _says(plan, many)
     image = ENGINE_TABLE[plan.request.engine].image
     image = image.format("tensorrtllm" if engine == TRTLLM else engine)
-    container = docker(
+    container = rendered.docker(
         plan,
         image,
         [("bash", f"{CONFIG_FOLDER}/start.sh")],
-        environment={} if many else {"HTTP_HOST": ANYWHERE},
+        environment={} if many else {"HTTP_HOST": rendered.ANYWHERE},
         mounts=['"$here:/plan:ro"'],
         passes=_OUTSIDE if many else (),
         on_host=many,
     )
-    data = {ENGINE_FILE: as_yaml(trtllm_worker_config(plan))} if engine == TRTLLM else {}
+    data = {ENGINE_FILE: rendered.as_yaml(trtllm_worker_config(plan))} if engine == TRTLLM else {}
     files = {DEPLOYMENT: _deployment(plan, image, data), **data}
     if plan.request.targets is not None:
-        files[REQUEST] = as_yaml(_deployment_request(plan))
-    if engine in PANELS:
-        files[DASHBOARD] = dashboard(plan)
+        files[REQUEST] = rendered.as_yaml(_deployment_request(plan))
+    if engine in kubernetes.PANELS:
+        files[kubernetes.DASHBOARD] = kubernetes.dashboard(plan)
     return Rendered(
         script(*before, *_started(plan, many), says=comments),
         script(*before, container, says=comments),
         files,
-        around(plan),
+        rendered.around(plan),
     )
 
 
 def _says(plan: Plan, many: bool) -> list[str]:
-    lines = says(plan)
+    lines = rendered.says(plan)
     if plan.starts > 1:
         where = "groups of nodes" if plan.nodes > 1 else "nodes"
         lines.append(f"Run it on {plan.starts} {where}, on one of them with FRONTEND=1.")
@@ -123,7 +95,7 @@ def _started(plan: Plan, many: bool) -> list[str]:
         frontend = f'if [ "$NODE_RANK" = 0 ]; then\n    {frontend}\nfi'
     port = str(EVENTS_PORT) if plan.copies_per_start == 1 else f"$(({EVENTS_PORT} + copy))"
     words = [*worker(plan, Shell(f'"$here/{ENGINE_FILE}"'), port, node_options(plan)), discovery]
-    return together(frontend, each_copy(plan, words, environment_of(plan)))
+    return rendered.together(frontend, rendered.each_copy(plan, words, environment_of(plan)))
 
 
 def _deployment(plan: Plan, image: str, data: dict[str, str]) -> str:
@@ -131,26 +103,26 @@ def _deployment(plan: Plan, image: str, data: dict[str, str]) -> str:
     frontend, and a worker for each replica), and what Prometheus reads."""
     (head, *options) = worker(plan, f"{CONFIG_FOLDER}/{ENGINE_FILE}", str(EVENTS_PORT))
     program = head[head.index("python3") :]
-    if needs_arctic(plan):
+    if rendered.needs_arctic(plan):
         # In one line, where the operator finds the worker, and adds its options of several nodes.
         words = [*program, *(word for option in options for word in option)]
-        program, options = ("bash", "-c"), [(f"{INSTALL} {shlex.join(words)}",)]
+        program, options = ("bash", "-c"), [(f"{rendered.INSTALL} {shlex.join(words)}",)]
     known = {"DYN_SYSTEM_PORT": str(SYSTEM_PORT), **environment_of(plan)}
-    values = pod(plan, program, options, known)
+    values = kubernetes.pod(plan, program, options, known)
     if data:
         folder = {"name": "engine", "mountPath": CONFIG_FOLDER, "readOnly": True}
-        file = {"name": "engine", "configMap": {"name": f"{container_name(plan)}-engine"}}
+        file = {"name": "engine", "configMap": {"name": f"{rendered.container_name(plan)}-engine"}}
         values["mounts"].append(folder)
         values["volumes"].append(file)
     nodes = {"nodeCount": plan.nodes} if plan.nodes > 1 else None
     documents = [
         *([made(plan, "engine", data=data)] if data else []),
-        claim(plan),
+        kubernetes.claim(plan),
         made(plan, "dynamo", image=image, multinode=nodes, **values),
-        monitor(plan),
+        kubernetes.monitor(plan),
     ]
     once = "Once, before this: Dynamo's platform (its Helm chart dynamo-platform), and"
-    return commented(documents, once, SETUP[0])
+    return kubernetes.commented(documents, once, kubernetes.SETUP[0])
 
 
 def _deployment_request(plan: Plan) -> Any:

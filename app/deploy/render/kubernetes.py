@@ -12,20 +12,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from app.deploy.methods import DYNAMO, VLLM
+from app.deploy.render import rendered
 from app.deploy.render.engines import environment_of, server
-from app.deploy.render.rendered import (
-    ANYWHERE,
-    INSIDE,
-    PORT,
-    VLLM_KEY,
-    Options,
-    as_yaml,
-    container_name,
-    download_bytes,
-    image_of,
-    installed,
-    local_folders,
-)
+from app.deploy.render.rendered import INSIDE, Options, as_yaml
 from app.deploy.request import Plan
 from app.deploy.tables import filled, table
 
@@ -47,7 +36,7 @@ _MANIFESTS = table("manifests")
 
 def made(plan: Plan, name: str, **values: Any) -> Any:
     """Return the manifest, or the part of one, of this name."""
-    return filled(_MANIFESTS[name], {"app": container_name(plan), **values})
+    return filled(_MANIFESTS[name], {"app": rendered.container_name(plan), **values})
 
 
 def manifest(plan: Plan) -> dict[str, str]:
@@ -55,15 +44,15 @@ def manifest(plan: Plan) -> dict[str, str]:
     if plan.nodes > 1:
         return {}
     secret: dict[str, Any] = {"secretRef": {"name": "api-key"}}
-    where: Options = [("--host", ANYWHERE, "--port", str(PORT))]
+    where: Options = [("--host", rendered.ANYWHERE, "--port", str(rendered.PORT))]
     if plan.request.engine == VLLM:
-        secret = {"prefix": VLLM_KEY.removesuffix("API_KEY"), **secret}
+        secret = {"prefix": rendered.VLLM_KEY.removesuffix("API_KEY"), **secret}
     else:
         where.append(("--api-key", "$(API_KEY)"))
-    program, *options = installed(plan, server(plan, where, copies=1))
+    program, *options = rendered.installed(plan, server(plan, where, copies=1))
     documents = [
         claim(plan),
-        made(plan, "deployment", image=image_of(plan), key=secret,
+        made(plan, "deployment", image=rendered.image_of(plan), key=secret,
              **pod(plan, program, options, environment_of(plan))),
         made(plan, "service"),
         monitor(plan),
@@ -82,7 +71,7 @@ def commented(documents: Sequence[Any], *lines: str) -> str:
 def claim(plan: Plan) -> Any:
     """Return the volume of the weights."""
     access = "ReadWriteMany" if plan.layout.replicas > 1 else "ReadWriteOnce"
-    size = max(16, round(SPARE * download_bytes(plan) / GIB))
+    size = max(16, round(SPARE * rendered.download_bytes(plan) / GIB))
     return made(plan, "claim", access=access, size=f"{size}Gi")
 
 
@@ -91,7 +80,7 @@ def pod(
 ) -> dict[str, Any]:
     """Return the values of a pod's template. A local model's folder has to be on every node."""
     held, mounted = [], []
-    for index, path in enumerate(local_folders(plan)):
+    for index, path in enumerate(rendered.local_folders(plan)):
         name = f"model-{index}"
         held.append({"name": name, "hostPath": {"path": path, "type": "Directory"}})
         mounted.append({"name": name, "mountPath": path, "readOnly": True})
