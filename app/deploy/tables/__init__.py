@@ -24,7 +24,7 @@ def table(name: str) -> Any:
 TEXTS = table("texts")
 
 
-def refusal(field: str, text: str, **values: Any) -> InvalidRequest:
+def refusal(field: str, text: str, /, **values: Any) -> InvalidRequest:
     """Return the error of this name, about a ``field`` of the request."""
     return InvalidRequest(field, TEXTS["refusals"][text].format(field=field, **values))
 
