@@ -56,7 +56,6 @@ class ModelFacts:
     intermediate: int
     heads: int
     kv_heads: int
-    head_dim: int
     vocabulary: int
     context: int
     format: str
@@ -143,7 +142,6 @@ def _of_config(name: str, config: Config, id: str) -> ModelFacts:
         intermediate=config.get("intermediate_size") or max(*dense, *chosen, 0),
         heads=heads,
         kv_heads=config.get("num_key_value_heads", heads),
-        head_dim=architecture.hidden // heads if latent else attention.head_dim,
         vocabulary=architecture.vocabulary,
         context=config["max_position_embeddings"],
         format=_format(config),

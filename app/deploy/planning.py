@@ -158,7 +158,7 @@ class _Parts:
             acceptance, fades = request.acceptance, 1.0  # a given one is for all positions
         self._alone = Setup(
             of_model(self.target),
-            drafter_for(method, self.target, self.draft, self.draft_model, depth),
+            drafter_for(method, self.target, self.draft is not None, self.draft_model, depth),
             request.gpus.kind,
             ALONE,
             depth,

@@ -10,23 +10,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
+from app.deploy import methods
 from app.deploy.estimate.memory import Memory
 from app.deploy.estimate.network import Layout
 from app.deploy.estimate.speed import Estimate, Load, Outcome, Setup, outcome
 from app.deploy.gpus import AUTO, FORMATS, KV_WIDTHS, Gpus
-from app.deploy.methods import (
-    BACKENDS,
-    DEPTHS,
-    DYNAMO,
-    ENGINES,
-    METHODS,
-    NONE,
-    TRTLLM,
-    VLLM,
-    Method,
-    Needs,
-    method_named,
-)
+from app.deploy.methods import DYNAMO, METHODS, NONE, TRTLLM, VLLM, Method, Needs
 from app.deploy.model import ModelFacts
 from app.deploy.tables import refusal
 from engine.values.memory import largest
@@ -161,13 +150,13 @@ class PlanRequest:
     acceptance_from: str = "given"
 
     def __post_init__(self) -> None:
-        _one_of("engine", self.engine, ENGINES)
-        _one_of("backend", self.backend, BACKENDS)
-        method_named(self.method)
+        _one_of("engine", self.engine, methods.ENGINES)
+        _one_of("backend", self.backend, methods.BACKENDS)
+        methods.method_named(self.method)
         _one_of("quantization", self.quantization, (AUTO, *FORMATS))
         _one_of("kv_cache_dtype", self.kv_cache_dtype, tuple(KV_WIDTHS))
         if self.task is not None:
-            _one_of("task", self.task, tuple(DEPTHS))
+            _one_of("task", self.task, tuple(methods.DEPTHS))
         _between("users", self.users, 1, 1_000_000)
         _between("context", self.context, 16, self.target.context)
         if self.depth is not None:
@@ -210,7 +199,7 @@ class PlanRequest:
     @property
     def default_depth(self) -> int:
         """The depth by task, else the method's."""
-        return DEPTHS[self.task] if self.task else self.of_method.depth
+        return methods.DEPTHS[self.task] if self.task else self.of_method.depth
 
     @property
     def one_by_one(self) -> bool:

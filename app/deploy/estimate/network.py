@@ -191,7 +191,6 @@ class Drafter:
     sequence. ``split``: it is split over the target's GPUs. ``modules``: so many such layers are in
     memory, of which one is used."""
 
-    name: str | None
     network: Network | None
     passes: int
     rows: int = 1
@@ -205,30 +204,31 @@ class Drafter:
 
 
 def drafter_for(
-    method: Method, target: ModelFacts, name: str | None, draft: ModelFacts | None, depth: int
+    method: Method, target: ModelFacts, beside: bool, draft: ModelFacts | None, depth: int
 ) -> Drafter:
-    """Return what ``method`` drafts with; ``draft`` is the draft model, if it needs one."""
+    """Return what ``method`` drafts with; ``draft`` is the draft model, if it needs one. ``beside``: the
+    target's MTP layers are a model beside it."""
     if method.needs in (Needs.NOTHING, Needs.TEXT):
-        return Drafter(None, None, 0)
+        return Drafter(None, 0)
     if draft is not None:
-        return Drafter(name, of_model(draft), depth)
+        return Drafter(of_model(draft), depth)
     table, hidden = target.vocabulary * target.hidden, target.hidden
     if method.needs is Needs.MODULE:
-        if name is not None:
+        if beside:
             network = _head(target, ASSISTANT_WEIGHTS, ASSISTANT_LAYERS)
             network = replace(network, cache=replace(network.cache, products=0.0))
-            return Drafter(name, network, depth, split=False)
-        return Drafter(None, mtp_layer(target), depth, modules=target.modules)
+            return Drafter(network, depth, split=False)
+        return Drafter(mtp_layer(target), depth, modules=target.modules)
     cached = hidden if target.latent else target.cached_token
     if method.name == "medusa":
-        return Drafter(name, _head(target, depth * (hidden**2 + table), 1), 1)
+        return Drafter(_head(target, depth * (hidden**2 + table), 1), 1)
     own = head_weights(method.name, target.architecture)
     assert own is not None, method.name
     if method.name in ("dflash", "dspark"):  # DSpark's Markov head beside its layers is small
         network = _head(target, own.parameters, DFLASH_LAYERS, table, DFLASH_LAYERS * cached)
-        return Drafter(name, network, 1, depth + 1)
+        return Drafter(network, 1, depth + 1)
     borrowed = table if method.name == "eagle" else 0
-    return Drafter(name, _head(target, own.parameters, 1, borrowed, cached), depth)
+    return Drafter(_head(target, own.parameters, 1, borrowed, cached), depth)
 
 
 def _head(target: ModelFacts, own: int, layers: int, borrowed: int = 0, cached: int = 0) -> Network:

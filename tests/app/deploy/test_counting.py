@@ -77,7 +77,7 @@ def test_the_count_is_the_catalog_s() -> None:
                 assert abs(more) <= facts.layers or facts.experts
                 continue
             assert more == 0, facts.id
-            assert facts.head_dim == entry.values["head_dim"]
+            assert facts.architecture.attentions[-1].head_dim == entry.values["head_dim"]
             compared += 1
     assert compared >= 9
 
@@ -140,7 +140,7 @@ def test_a_gated_delta_net_keeps_a_state_in_the_place_of_keys_and_values() -> No
 
 def test_a_window_bounds_what_half_of_the_layers_cache() -> None:
     facts = known_models()["gpt-oss-20b"].facts
-    token = 2 * facts.kv_heads * facts.head_dim
+    token = 2 * facts.kv_heads * facts.architecture.attentions[-1].head_dim
     assert of_model(facts).cache.numbers(1000) == token * (12 * 1000 + 12 * 128)
 
 

@@ -49,7 +49,7 @@ def published_runs() -> tuple[Run, ...]:
             prompt, reply, tensor = (int(row[key]) for key in ("prompt", "reply", "gpus"))
             setup = Setup(
                 of_model(facts),
-                Drafter(None, None, 0),
+                Drafter(None, 0),
                 KINDS[row["gpu"]],
                 Layout(tensor, 1, 1),
                 0,
