@@ -107,6 +107,13 @@ PLANS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             "gpus": "8xH100",
             "users": 1,
         },
+        "vllm-experts-copies": {
+            "target": "qwen3-30b-a3b",
+            "quantization": "fp8",
+            "gpus": "8xH100",
+            "users": 400,
+            "context": 2048,
+        },
         "vllm-t4": {"target": "qwen3-4b", "gpus": "1xT4", "users": 1, "context": 4096},
         "vllm-mi300x": {"target": "llama-3.3-70b", "gpus": "2xMI300X", "quantization": "fp8"},
         "vllm-attention-apart": {

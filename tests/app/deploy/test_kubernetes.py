@@ -120,6 +120,16 @@ def test_a_cluster_gets_all_that_a_deployment_needs() -> None:
     assert "--data-parallel-size" not in text  # a pod is one copy
 
 
+def test_a_pod_of_whole_experts_starts_one_copy_too() -> None:
+    """It had four GPUs, and was told to start both copies of the node."""
+    rendered = render(example_plan("vllm-experts-copies"))
+    assert "--data-parallel-size 2" in rendered.start
+    pod = rendered.files["kubernetes.yaml"]
+    assert "replicas: 2" in pod
+    assert "--enable-expert-parallel" in pod
+    assert "--data-parallel-size" not in pod
+
+
 @pytest.mark.parametrize(
     ("name", "source"),
     [
