@@ -73,16 +73,12 @@ class Network:
 
     def expert_bytes(self, rows: float = math.inf) -> float:
         """Return the bytes of experts that a pass over ``rows`` reads, which choose evenly."""
-        width = FORMATS[self.weights].width
-        return sum(
-            count
-            * each.experts
-            * (1 - (1 - each.chosen / each.experts) ** rows)
-            * each.expert
-            * width
-            for each, count in self.counts.layers.items()
-            if each.experts
-        )
+        numbers = 0.0
+        for layer, count in self.counts.layers.items():
+            if layer.experts:
+                unread = (1 - layer.chosen / layer.experts) ** rows
+                numbers += count * layer.experts * layer.expert * (1 - unread)
+        return numbers * FORMATS[self.weights].width
 
 
 def of_model(facts: ModelFacts) -> Network:

@@ -12,4 +12,4 @@ __all__ = ["Rendered", "render"]
 
 def render(plan: Plan) -> Rendered:
     """Return the plan's files for its engine."""
-    return (dynamo if plan.request.engine == DYNAMO else servers).render(plan)
+    return dynamo.render(plan) if plan.request.engine == DYNAMO else servers.render(plan)

@@ -42,7 +42,7 @@ def server(plan: Plan, where: Options, copies: int) -> Options:
     """Return the server's command with options of ``where`` it listens, for ``copies`` of the model in
     one server (TensorRT-LLM's has one)."""
     name, apart = plan.target.name, plan.layout.attention
-    start, own = {
+    starts: dict[str, tuple[Options, Options]] = {
         VLLM: (
             [("vllm", "serve", name)],
             given(copies * apart > 1 and ("--data-parallel-size", str(copies * apart))),
@@ -52,7 +52,8 @@ def server(plan: Plan, where: Options, copies: int) -> Options:
             given(("--enable-metrics",), copies > 1 == apart and ("--dp-size", str(copies))),
         ),
         TRTLLM: ([_on_nodes(plan, "trtllm-serve", name), ("--backend", "pytorch")], []),
-    }[plan.request.computes]
+    }
+    start, own = starts[plan.request.computes]
     return [*start, *options_of(plan), *own, *node_options(plan), *where]
 
 
