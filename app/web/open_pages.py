@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 
 from starlette.requests import Request
@@ -24,14 +23,14 @@ class OpenPages:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._open: OrderedDict[str, None] = OrderedDict()
+        self._open: dict[str, None] = {}
         self._left: float | None = None
 
     def opened(self, page: str) -> None:
         with self._lock:
             self._open[page] = self._left = None
             if len(self._open) > MOST:
-                self._open.popitem(last=False)
+                del self._open[next(iter(self._open))]
 
     def closed(self, page: str) -> None:
         with self._lock:

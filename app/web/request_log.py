@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections import OrderedDict
 from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import StrEnum
@@ -203,7 +202,7 @@ class RequestLog:
     def __init__(self) -> None:
         self.lock = threading.RLock()
         self.watchers = Watchers()
-        self._entries: OrderedDict[int, Entry] = OrderedDict()
+        self._entries: dict[int, Entry] = {}
         self._version = self._count = 0
         self.last_at = 0.0
         """When the last request came, in seconds since 1970."""

@@ -82,7 +82,7 @@ function Files({ row }: { row: Row }) {
     files.length > 0 && (
       <div>
         <h3>{title}</h3>
-        <ul class="lines">
+        <ul class="ft-list lines">
           {files.map((one) => (
             <FileLine key={one.key} one={one} whole={found?.whole ?? ""} />
           ))}
@@ -165,7 +165,7 @@ function Drafts({ row, context, onShow }: { row: Row; context: number | null; on
       drafts.length > 0 && (
         <>
           <h4>{title}</h4>
-          <ul>
+          <ul class="ft-list">
             {drafts.map((draft) => (
               <DraftLine key={draft.id} draft={draft} context={context} onShow={onShow} />
             ))}
@@ -178,7 +178,7 @@ function Drafts({ row, context, onShow }: { row: Row; context: number | null; on
     <section class="drafts" aria-label="Compatible drafts">
       <h3>Compatible drafts</h3>
       {known?.mtp && (
-        <ul>
+        <ul class="ft-list">
           <li class="yes">
             <span>
               <ui.Icon of={Check} size={14} /> <b>MTP</b> built in, used by default
@@ -193,7 +193,7 @@ function Drafts({ row, context, onShow }: { row: Row; context: number | null; on
       {known && (
         <>
           <h4>No draft model</h4>
-          <ul>
+          <ul class="ft-list">
             <li class="yes">
               <span>N-gram and Suffix work with every model.</span>
               {known.here && (
@@ -207,7 +207,7 @@ function Drafts({ row, context, onShow }: { row: Row; context: number | null; on
       {rest.length > 0 && (
         <div class="others">
           <ui.Disclosure summary={`Not compatible (${rest.length})`}>
-            <ul>
+            <ul class="ft-list">
               {rest.map((draft) => (
                 <li key={draft.id} class="no">
                   <ui.Icon of={X} size={14} /> <b>{draft.name}</b> {draft.reason}

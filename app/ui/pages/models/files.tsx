@@ -97,7 +97,7 @@ function Browser({ listing, onGo, onPick, onClose }: BrowserProps) {
         </span>
         <ui.IconButton icon={X} label="Close" onClick={onClose} />
       </div>
-      <ul>
+      <ul class="ft-list">
         {listing.entries.map((each) => (
           <li key={each.path}>
             <button
@@ -151,7 +151,7 @@ export function Folders() {
           <>
             {" "}
             {newest.unusable.length} not supported:
-            <ul>
+            <ul class="ft-list">
               {newest.unusable.map((each) => (
                 <li key={each.name}>
                   <b>{each.name}</b>: {each.reason}
@@ -161,7 +161,7 @@ export function Folders() {
           </>
         )}
       </div>
-      <ul class="lines own-folders">
+      <ul class="ft-list lines own-folders">
         {table?.folders.map(({ path, there, models, unusable }) => (
           <li key={path}>
             <span>

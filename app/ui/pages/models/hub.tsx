@@ -51,7 +51,7 @@ export function Hub() {
         <ErrorNote text={error} />
         {found && !found.length && <p class="ft-hint">No matches. Try fewer words.</p>}
         {found && (
-          <ul class="lines">
+          <ul class="ft-list lines">
             {found.map((hit) => (
               <HitLine key={hit.name} hit={hit} />
             ))}
@@ -108,7 +108,7 @@ function Repository({ name }: { name: string }) {
         <b>In {found.name}</b> <Tag text={found.licence} /> {found.gated && <Gated />}
       </p>
       <ErrorNote text={found.reason} />
-      <ul class="lines">
+      <ul class="ft-list lines">
         {found.choices.map((each: Choice) => (
           <li key={each.key}>
             <span>

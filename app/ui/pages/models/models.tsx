@@ -116,7 +116,7 @@ function Storage({ shown }: { shown: boolean }) {
       <p>
         {disk.total} used, {disk.free} free · {disk.folder}
       </p>
-      <ul class="lines kept">
+      <ul class="ft-list lines kept">
         {disk.kept.map((one) => (
           <KeptLine key={one.path} one={one} onDelete={() => change("delete", { path: one.path })} />
         ))}
@@ -128,7 +128,7 @@ function Storage({ shown }: { shown: boolean }) {
       {table && table.unusable.length > 0 && (
         <div class="unusable">
           <ui.Disclosure summary={several(table.unusable.length, "unsupported file")}>
-            <ul>
+            <ul class="ft-list">
               {table.unusable.map((each) => (
                 <li key={`${each.place} ${each.name}`}>
                   <b>{each.name}</b> ({each.place}): {each.reason}

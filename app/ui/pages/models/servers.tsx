@@ -58,7 +58,7 @@ export function Servers({ shown }: { shown: boolean }) {
       </div>
       {kept && <Status text={kept} />}
       {known.length > 0 && <h3>Recent servers</h3>}
-      <ul class="lines known-servers" aria-label="Recent servers">
+      <ul class="ft-list lines known-servers" aria-label="Recent servers">
         {known.map((each) => (
           <li key={each.id}>
             <span>
@@ -100,7 +100,7 @@ function Answer({ found, onConnect }: { found: Found; onConnect: (model: string)
       </b>
       {!found.models.length && <ErrorNote text="No models found there. Load one there, then try again." />}
       {found.models.length > 0 && !wanted.length && <ErrorNote text={`No model "${found.wanted}" there. Available:`} />}
-      <ul class="lines">
+      <ul class="ft-list lines">
         {(wanted.length ? wanted : found.models).map((each) => (
           <li key={each.id} data-model={each.id}>
             <span>
