@@ -104,7 +104,8 @@ class Target:
     @property
     def tree_nodes(self) -> int:
         room = self.context - self.length - 1
-        return min(MAX_DEPTH, room) if self._trees is not None else 0
+        computes = self._trees is not None and self.state.takes_trees
+        return min(MAX_DEPTH, room) if computes else 0
 
     def verify(self, pending: int, tree: Tree) -> Tensor:
         """Return logits after the pending token and each node: float32 (nodes + 1, vocabulary).

@@ -12,14 +12,16 @@ import torch
 from torch import Tensor
 
 from engine.backends.cuda import layers
+from engine.backends.cuda.feed_forward import CudaExperts
 from engine.backends.cuda.heads import HeadOperations
 from engine.backends.cuda.layers import CudaLayer
 from engine.backends.cuda.passes import GraphCache, Parts
 from engine.backends.cuda.prompts import attend_prompt, is_plain
-from engine.backends.cuda.state import DeviceState, Step
+from engine.backends.cuda.recurrent import new_memories
+from engine.backends.cuda.state import DeviceState, Rotations, Step
 from engine.backends.cuda.trial.verdicts import Verdict, kernel_errors
 from engine.backends.layer_decoder import LayerDecoder
-from engine.backends.support import ATTENTION, DECODER, GATED_MLP, Support
+from engine.backends.support import ALL_MIXERS, ATTENTION, DECODER, EXPERTS, GATED_MLP, Support
 from engine.kernels.cuda import STREAMED_ROWS
 from engine.kernels.cuda.attention import Tiling, Workspace, attend, choose_tiling
 from engine.kernels.cuda.kv_cache import LayerKV, StaticKVCache
@@ -31,8 +33,17 @@ from engine.kernels.cuda.trees import tree_table
 from engine.kernels.formats import AS_STORED, QUANTISED
 from engine.kernels.formats.block_planes import FORMS
 from engine.machine.devices import device_errors
-from engine.models.activations import ACTIVATIONS
-from engine.models.architecture import Architecture, Attention, Rope, Temperature
+from engine.models.activations import ACTIVATIONS, by_rows
+from engine.models.architecture import (
+    Architecture,
+    Attention,
+    Experts,
+    GatedDeltaNet,
+    Mamba2,
+    Rope,
+    ShortConvolution,
+    Temperature,
+)
 from engine.models.base import Entry, ModelInfo
 from engine.models.hidden_states import AuxLayer
 from engine.models.rotation import cosines, temperatures
@@ -44,8 +55,11 @@ from engine.values import MAX_ROWS
 
 SUPPORT = Support(
     "The CUDA kernels",
-    {Attention: ATTENTION[Attention] | {"temperature"}},
-    GATED_MLP,
+    {
+        Attention: ATTENTION[Attention] | {"temperature", "output_gate", "rope.axes"},
+        **{mixer: ALL_MIXERS[mixer] for mixer in (GatedDeltaNet, Mamba2, ShortConvolution)},
+    },
+    {**GATED_MLP, Experts: EXPERTS[Experts] - {"norms", "score_scales"}},
     ACTIVATIONS,
     ("bf16", *QUANTISED, AS_STORED),
     DECODER | {"post_norms", "residual_scale", "logit_scale"},
@@ -61,7 +75,7 @@ def why_not(architecture: Architecture, weights: str, blocks: Collection[str] = 
     reason = SUPPORT.why_not(architecture, weights, blocks)
     if reason is not None:
         return reason
-    return layers.wrong_width(architecture)
+    return layers.wrong_width(architecture) or layers.wrong_experts(architecture, weights)
 
 
 class CudaDecoder(LayerDecoder[DeviceState, Step]):
@@ -92,18 +106,20 @@ class CudaDecoder(LayerDecoder[DeviceState, Step]):
             weight = convert_weight(quantization, tensor(names.head), self.device)
         self.head = BulkLinear(make_linear(weight), weight, PLAIN)
         rotations = self._rotations()
+        self._in_images = {key: table for key, table in rotations.items() if key[0].axes}
         self.layers = [
             layers.load(
                 architecture,
                 spec,
                 names.within(index, tensor),
                 quantization,
-                rotations.get((spec.attention.rope, spec.attention.head_dim)),
+                _rotation_of(spec.mixer, rotations),
                 self.device,
             )
             for index, spec in enumerate(architecture.layers)
         ]
         self.verdict: Verdict | None = None  # of the kernels' trial, if there was one
+        self._slots = architecture.kv_slots
         self._graphs = GraphCache(self.device)
         self._workspaces: dict[tuple[int, ...], Workspace] = {}
         self._temperatures = {
@@ -112,7 +128,7 @@ class CudaDecoder(LayerDecoder[DeviceState, Step]):
             if each.temperature is not None
         }
 
-    def _rotations(self) -> dict[tuple[Rope | None, int], Tensor]:
+    def _rotations(self) -> dict[tuple[Rope, int], Tensor]:
         """Return the cosines and sines of each rope and width of heads, on the device."""
         return {
             (each.rope, each.head_dim): cosines(each.rope, each.head_dim, self._info.context).to(
@@ -135,7 +151,10 @@ class CudaDecoder(LayerDecoder[DeviceState, Step]):
             )
             for each in set(attentions):
                 self.workspace(each, capacity)
-            return DeviceState(static, self.new_aux(aux_layers, capacity + 1))
+            aux = self.new_aux(aux_layers, capacity + 1)
+            memories = new_memories(self.architecture, self.device)
+            saved = self._info.checkpoint_bytes
+            return DeviceState(static, aux, memories, saved, self._in_images)
 
     @torch.inference_mode()
     def logits(self, normed: Tensor) -> Tensor:
@@ -166,7 +185,7 @@ class CudaDecoder(LayerDecoder[DeviceState, Step]):
             return logits[len(x) - last :]
 
     def _pass_rows(self, x: Tensor, parts: Parts) -> Tensor:
-        step = [(state.static, rows, None) for state, rows in parts]
+        step = [(state, rows, None) for state, rows in parts]
         return self.predict(self.run_rows(x, parts, step))
 
     def round_runner(
@@ -235,7 +254,7 @@ class CudaDecoder(LayerDecoder[DeviceState, Step]):
         return found
 
     def _pass(self, ids: Tensor, parts: Parts) -> Tensor:
-        step = [(state.static, rows, None) for state, rows in parts]
+        step = [(state, rows, None) for state, rows in parts]
         return self.predict(self.run_layers(ids, parts, step))
 
     @torch.inference_mode()
@@ -247,39 +266,71 @@ class CudaDecoder(LayerDecoder[DeviceState, Step]):
         assert state.end + len(tokens) <= state.context
         with device_errors(self.device), kernel_errors(self.verdict):
             ids, rows = torch.tensor(tokens).to(self.device), len(tokens)
-            step = [(state.static, rows, tree_table(parents).to(self.device))]
+            step = [(state, rows, tree_table(parents).to(self.device))]
             logits = self.predict(self.run_layers(ids, [(state, rows)], step))
             state.append_tree(parents)
         return logits
 
     def begin(self, state: DeviceState, rows: int, *, final: bool) -> Step:
-        return [(state.static, rows, None)]
+        return [(state, rows, None)]
+
+    def run_rows(
+        self,
+        x: Tensor,
+        parts: Sequence[tuple[DeviceState, int]],
+        step: Step,
+        own: Tensor | None = None,
+    ) -> Tensor:
+        """See ``LayerDecoder``."""
+        for state, rows in parts:
+            if state.memories is not None:
+                state.memories.begin(state.static.length, rows)
+        return super().run_rows(x, parts, step, own)
 
     def mixer(self, index: int, x: Tensor, step: Step) -> Tensor:
-        """See ``LayerDecoder``. ``qkv`` includes the norm, ``output`` the residual."""
-        layer, spec = self.layers[index], self.architecture.layers[index].attention
-        parts = layer.qkv(x).split([rows for _, rows, _ in step])
-        attended = [
-            self._attention(layer, spec, part, cache.slots[index], cache, tree)
-            for part, (cache, _, tree) in zip(parts, step, strict=True)
-        ]
-        return self._add(x, layer.output, _joined(attended), layer.attention_after)
+        """See ``LayerDecoder``. ``inputs`` includes the norm, ``output`` the residual."""
+        layer, spec = self.layers[index], self.architecture.layers[index].mixer
+        inputs, gates = layer.inputs(x), None
+        if isinstance(spec, Attention) and spec.output_gate:
+            inputs, gates = inputs.tensor_split([-spec.heads * spec.head_dim], dim=1)
+        results = []
+        counts = [rows for _, rows, _ in step]
+        for part, (state, _, tree) in zip(inputs.split(counts), step, strict=True):
+            if isinstance(spec, Attention):
+                kv = state.static.slots[self._slots[index]]
+                results.append(self._attention(layer, spec, part, kv, state, tree))
+            else:
+                memories, recurrence = state.memories, layer.recurrence
+                assert memories is not None and recurrence is not None
+                memory, length = memories.layers[index], state.static.length
+                results.append(recurrence(part, memory, memories, length))
+                memories.keep(memory, part)
+        result = _joined(results)
+        if gates is not None:
+            result = by_rows(torch.sigmoid)(gates) * result
+        return self._add(x, layer.output, result, layer.mixer_after)
 
     def feed_forward(self, index: int, x: Tensor, mixed: Tensor) -> Tensor:
-        """See ``LayerDecoder``. Fused like ``mixer``; ``gate_up`` includes the gate if the kernel can."""
-        layer = self.layers[index]
-        inner = layer.gate_up(x)
-        if layer.gate is not None:
-            inner = layer.gate(inner)
-        return self._add(mixed, layer.down, inner, layer.mlp_after)
+        """See ``LayerDecoder``. Fused like ``mixer``."""
+        part, after = self.layers[index].feed_forward, self.layers[index].feed_forward_after
+        if isinstance(part, CudaExperts):
+            return self._plus(mixed, part(x), after)
+        return self._add(mixed, part.down, part.inner(x), after)
 
     def _add(self, x: Tensor, linear: FusedLinear, inner: Tensor, after: Norm | None) -> Tensor:
         """Return ``x`` plus ``linear`` of ``inner``, normed by ``after`` if there is one, and scaled."""
+        if after is None and self.architecture.residual_scale == 1:
+            return linear(inner, x)
+        return self._plus(x, linear(inner), after)
+
+    def _plus(self, x: Tensor, result: Tensor, after: Norm | None) -> Tensor:
+        """Return ``x`` plus ``result``, normed by ``after`` if there is one, and scaled."""
         scale = self.architecture.residual_scale
+        if after is None:
+            return torch.add(x, result, alpha=scale)
         if scale == 1:
-            return linear(inner, x) if after is None else normalise(linear(inner), after, x)
-        result = linear(inner)
-        return torch.add(x, result if after is None else normalise(result, after), alpha=scale)
+            return normalise(result, after, x)
+        return torch.add(x, normalise(result, after), alpha=scale)
 
     def _attention(
         self,
@@ -287,16 +338,17 @@ class CudaDecoder(LayerDecoder[DeviceState, Step]):
         spec: Attention,
         qkv: Tensor,
         kv: LayerKV,
-        cache: StaticKVCache,
+        state: DeviceState,
         tree: Tensor | None,
     ) -> Tensor:
         """Store the rows' keys and values; return their attention ``(rows, heads * head_dim)``."""
-        length = cache.length
+        cache, length = state.static, state.static.length
+        placed = _rotation_of(spec, state.rotations)
         query = rope_and_store(
-            qkv,
+            qkv.contiguous(),
             kv,
             length,
-            rotation=layer.rotation,
+            rotation=layer.rotation if placed is None else placed,
             norm=layer.qk_norm,
             epsilon=self.architecture.epsilon,
             scale=spec.query_scale,
@@ -357,6 +409,12 @@ class CudaDecoder(LayerDecoder[DeviceState, Step]):
                 rows=STREAMED_ROWS,
             )
         return self._workspaces[key]
+
+
+def _rotation_of(mixer: object, rotations: Rotations) -> Tensor | None:
+    if not isinstance(mixer, Attention) or mixer.rope is None:
+        return None
+    return rotations.get((mixer.rope, mixer.head_dim))
 
 
 def _tiling(spec: Attention) -> Tiling:

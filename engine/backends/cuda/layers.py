@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import partial
 
 import torch
 from torch import Tensor
 
+from engine.backends.cuda import recurrent
+from engine.backends.cuda.feed_forward import CudaExperts, CudaMlp, gate_of
+from engine.backends.cuda.recurrent import CudaRecurrence
 from engine.kernels.cuda.linear.bulk import BulkLinear
 from engine.kernels.cuda.linear.dispatch import Weight, convert_weight, make_linear
+from engine.kernels.cuda.linear.experts import ExpertsLinear
 from engine.kernels.cuda.linear.fusion import Fusion, Norm
+from engine.kernels.formats.nf4 import GROUP
 from engine.kernels.torch.factory import Kernels, plain_embedding
 from engine.kernels.torch.linear import Biased, Linear
-from engine.models.activations import Activation, activation
-from engine.models.architecture import Architecture, LayerSpec
+from engine.kernels.torch.linear import make_linear as make_exact
+from engine.models.activations import activation
+from engine.models.architecture import Architecture, Attention, Experts, LayerSpec
 from engine.models.weight_loading import WeightSource, load_layer
-from engine.models.weights import GatedMlpWeights, RmsNorm
+from engine.models.weights import AttentionWeights, ExpertsWeights, GatedMlpWeights, RmsNorm
 
 WIDEST_HEAD = 256
 """The tiles of wider heads do not fit into a multiprocessor."""
@@ -27,20 +32,16 @@ FUSED_GATE = "silu"
 
 @dataclass(frozen=True, slots=True)
 class CudaLayer:
-    """One layer. Parts that the model lacks are None.
+    """One layer. Parts that the model lacks are None."""
 
-    ``gate`` is applied to the result of ``gate_up`` if the kernel does not apply it.
-    """
-
-    qkv: BulkLinear  # with the norm before it
+    inputs: BulkLinear  # of the mixer, with the norm before it: queries, keys and values, or others
     qk_norm: Tensor | None  # (heads + kv_heads, head_dim) float32
     rotation: Tensor | None  # (context, head_dim / 2, 2) float32
+    recurrence: CudaRecurrence | None  # in place of attention
     output: BulkLinear
-    attention_after: Norm | None
-    gate_up: BulkLinear  # with the norm before it
-    gate: Activation | None
-    down: BulkLinear
-    mlp_after: Norm | None
+    mixer_after: Norm | None
+    feed_forward: CudaMlp | CudaExperts  # with the norm before it
+    feed_forward_after: Norm | None
 
 
 class UnfusedLinear:
@@ -66,23 +67,60 @@ def load(
     The weights do not include the scale of the scores: the rope kernel multiplies the queries by it.
     """
     kernels = Kernels(
-        lambda weight: UnfusedLinear(convert_weight(quantization, weight, device)), plain_embedding
+        lambda weight: UnfusedLinear(convert_weight(quantization, weight, device)),
+        plain_embedding,
+        lambda weight: make_exact(weight.to(device, torch.float32)),
     )
-    unscaled = replace(spec, mixer=replace(spec.attention, query_scale=1.0))
-    layer = load_layer(architecture, unscaled, tensor, kernels)
-    mlp = layer.feed_forward
-    assert isinstance(mlp, GatedMlpWeights)
-    gated = spec.feed_forward.activation == FUSED_GATE
+    attends = isinstance(spec.mixer, Attention)
+    if isinstance(spec.mixer, Attention):
+        spec = replace(spec, mixer=replace(spec.mixer, query_scale=1.0))
+    layer = load_layer(architecture, spec, tensor, kernels)
+    mixer = layer.mixer
     return CudaLayer(
-        qkv=_fused(layer.attention.qkv, layer.mixer_norm),
-        qk_norm=layer.attention.qk_norm,
+        inputs=_fused(
+            mixer.qkv if isinstance(mixer, AttentionWeights) else mixer.inputs, layer.mixer_norm
+        ),
+        qk_norm=mixer.qk_norm if isinstance(mixer, AttentionWeights) else None,
         rotation=rotation,
-        output=_fused(layer.attention.output),
-        attention_after=norm_of(layer.mixer_after),
-        gate_up=_fused(mlp.gate_up, layer.feed_forward_norm, gated=gated),
-        gate=None if gated else partial(_gate, activation(spec.feed_forward.activation)),
-        down=_fused(mlp.down),
-        mlp_after=norm_of(layer.feed_forward_after),
+        recurrence=None if attends else recurrent.load(architecture, spec.mixer, mixer),
+        output=_fused(mixer.output),
+        mixer_after=norm_of(layer.mixer_after),
+        feed_forward=_experts(spec.feed_forward, layer.feed_forward, layer.feed_forward_norm)
+        if isinstance(spec.feed_forward, Experts)
+        else _mlp(spec.feed_forward.activation, layer.feed_forward, layer.feed_forward_norm),
+        feed_forward_after=norm_of(layer.feed_forward_after),
+    )
+
+
+def _mlp(function: str, weights: object, norm: RmsNorm | None = None) -> CudaMlp:
+    assert isinstance(weights, GatedMlpWeights)
+    gated = function == FUSED_GATE
+    return CudaMlp(
+        _fused(weights.gate_up, norm, gated=gated),
+        None if gated else gate_of(activation(function)),
+        _fused(weights.down),
+    )
+
+
+def _experts(spec: Experts, weights: object, norm: RmsNorm | None) -> CudaExperts:
+    assert isinstance(weights, ExpertsWeights)
+    gated = spec.activation == FUSED_GATE and spec.clamp is None
+
+    def stacked(linears: Linear | tuple[Linear, ...], *, gated: bool = False) -> ExpertsLinear:
+        assert isinstance(linears, tuple)
+        parts, biases = zip(*map(_parts, linears), strict=True)
+        bias = torch.stack(biases) if spec.bias else None
+        return ExpertsLinear(parts, bias, spec.chosen, gated=gated)
+
+    return CudaExperts(
+        spec=spec,
+        norm=norm_of(norm),
+        router=weights.router,
+        score_bias=weights.score_bias,
+        gate_up=stacked(weights.gate_up, gated=gated),
+        gate=None if gated else gate_of(activation(spec.activation), spec.clamp),
+        down=stacked(weights.down),
+        shared=None if weights.shared is None else _mlp(spec.activation, weights.shared),
     )
 
 
@@ -93,17 +131,28 @@ def norm_of(norm: RmsNorm | None) -> Norm | None:
 
 def _fused(linear: Linear, norm: RmsNorm | None = None, *, gated: bool = False) -> BulkLinear:
     """Fuse a loaded linear layer with its bias, the norm before it and the gate after it."""
+    weight, bias = _parts(linear)
+    fusion = Fusion(norm_of(norm), bias, gated)
+    return BulkLinear(make_linear(weight, fusion), weight, fusion)
+
+
+def _parts(linear: Linear) -> tuple[Weight, Tensor | None]:
+    """Return the weight and the bias of a loaded linear layer."""
     bias = linear.bias if isinstance(linear, Biased) else None
     unfused = linear.linear if isinstance(linear, Biased) else linear
     assert isinstance(unfused, UnfusedLinear)
-    fusion = Fusion(norm_of(norm), bias, gated)
-    return BulkLinear(make_linear(unfused.weight, fusion), unfused.weight, fusion)
+    return unfused.weight, bias
 
 
-def _gate(function: Activation, gate_up: Tensor) -> Tensor:
-    """Apply the gate to ``gate_up (rows, 2 * width)``, whose first half are the gate's outputs."""
-    gate, up = gate_up.chunk(2, dim=-1)
-    return function(gate) * up
+def wrong_experts(architecture: Architecture, weights: str) -> str | None:
+    """Return why the kernels cannot compute such experts in the format ``weights``; None if they can."""
+    for spec in architecture.mixtures:
+        if weights == "nf4" and (spec.intermediate % GROUP or architecture.hidden % GROUP):
+            return (
+                f"Its experts are {architecture.hidden} x {spec.intermediate}; in NF4 the kernels "
+                f"support multiples of {GROUP}."
+            )
+    return None
 
 
 def wrong_width(architecture: Architecture) -> str | None:

@@ -109,7 +109,7 @@ class DeviceRound:
         """Run the round as ``run`` does, which compiles its kernels, and undo what it changed."""
         state = self.state
         changed = [state.numbers, state.drafted, state.seen, self.last_tokens]
-        changed += [self.target_state.static.length, state.kept]
+        changed += [*self.target_state.changed, state.kept]
         changed += [] if self.drafter is None else self.drafter.changed
         before = [tensor.clone() for tensor in changed]
         self.run(mode)
@@ -167,10 +167,10 @@ class DeviceRound:
         if mode.given:
             assert self.given is not None
             return self.given[: mode.depth + 1]
-        self.target_state.static.length.copy_(self.state.numbers[1:2] - 1)
+        self.target_state.move_to(self.state.numbers[1:2] - 1)
         ids = torch.cat([self.last_tokens[1:], self.state.drafted[: mode.depth].long()])
         state, rows = self.target_state, len(ids)
-        step = [(state.static, rows, self.state.tree if mode.tree else None)]
+        step = [(state, rows, self.state.tree if mode.tree else None)]
         return self.target.predict(self.target.run_layers(ids, [(state, rows)], step))
 
     def _verify(self, mode: Mode) -> None:
@@ -217,7 +217,7 @@ class ModelDrafter:
 
     @property
     def changed(self) -> list[Tensor]:
-        return [self.state.static.length]
+        return self.state.changed
 
     def draft(self, text: Tensor, length: Tensor, drafted: Tensor, depth: int) -> Iterator[Tensor]:
         """See ``RoundDrafter``.
@@ -225,9 +225,8 @@ class ModelDrafter:
         Only the device knows the last acceptance, and so whether the state has the last but one token. It
         is computed again, which changes nothing if it was there.
         """
-        end = self.state.static.length
-        end.copy_(length - 2)
-        ids = text
+        self.state.move_to(length - 2)
+        end, ids = self.state.static.length, text
         for index in range(depth):
             if index:
                 end.add_(1 if index > 1 else 2)

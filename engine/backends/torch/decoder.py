@@ -172,22 +172,10 @@ class TorchDecoder(LayerDecoder[TorchState, Step]):
             result = self._attention(layer.mixer, spec, normed, step, step.state.slots[index])
         else:
             assert isinstance(spec, Recurrent)
-            result = self._recurrent(layer.mixer, spec, normed, step, step.state.memories[index])
+            state, epsilon = step.state.memories[index], self.architecture.epsilon
+            result = mix_recurrent(layer.mixer, spec, normed, state, epsilon, final=step.final)
         scale = self.architecture.residual_scale
         return add_residual(self.ops, x, result, layer.mixer_after, scale)
-
-    def _recurrent(
-        self, weights: MixerWeights, spec: Recurrent, x: Tensor, step: Step, state: Any
-    ) -> Tensor:
-        epsilon = self.architecture.epsilon
-        match weights, spec:
-            case GatedDeltaWeights(), GatedDeltaNet():
-                return gated_delta.mix(weights, spec, x, state, epsilon, final=step.final)
-            case Mamba2Weights(), Mamba2():
-                return mamba2.mix(weights, spec, x, state, epsilon, final=step.final)
-            case ShortConvolutionWeights(), ShortConvolution():
-                return short_convolution.mix(weights, spec, x, state, final=step.final)
-        raise TypeError(f"{type(spec).__name__} has weights of another mixer")
 
     def feed_forward(self, index: int, x: Tensor, mixed: Tensor) -> Tensor:
         layer, spec = self.layers[index], self.architecture.layers[index].feed_forward
@@ -256,3 +244,18 @@ class TorchDecoder(LayerDecoder[TorchState, Step]):
         if gates is not None:
             attended = self.ops.activate("sigmoid", gates, times=attended)
         return weights.output(attended)
+
+
+def mix_recurrent(
+    weights: MixerWeights, spec: Recurrent, x: Tensor, state: Any, epsilon: float, *, final: bool
+) -> Tensor:
+    """Return a recurrent mixer's result (rows, hidden) for normed ``x``, and apply its rows to ``state``,
+    which ``new_memory`` made."""
+    match weights, spec:
+        case GatedDeltaWeights(), GatedDeltaNet():
+            return gated_delta.mix(weights, spec, x, state, epsilon, final=final)
+        case Mamba2Weights(), Mamba2():
+            return mamba2.mix(weights, spec, x, state, epsilon, final=final)
+        case ShortConvolutionWeights(), ShortConvolution():
+            return short_convolution.mix(weights, spec, x, state, final=final)
+    raise TypeError(f"{type(spec).__name__} has weights of another mixer")

@@ -75,7 +75,7 @@ def route(spec: Experts, logits: Tensor, bias: Tensor | None) -> tuple[Tensor, T
     chosen = ranked.argsort(dim=-1, descending=True, stable=True)[:, : spec.chosen]
     scores = scores.gather(1, chosen)
     if spec.renormalised:
-        scores = scores / (_in_order(scores) + _SMALLEST_SUM)[:, None]
+        scores = scores / (in_order(scores) + _SMALLEST_SUM)[:, None]
     return chosen, scores * spec.scale
 
 
@@ -94,10 +94,10 @@ def add_chosen(
     for expert in chosen.unique().tolist():
         row, choice = torch.where(chosen == expert)
         results[row, choice] = run(expert, x[row]).float() * scores[row, choice, None].float()
-    return _in_order(results)
+    return in_order(results)
 
 
-def _in_order(x: Tensor) -> Tensor:
+def in_order(x: Tensor) -> Tensor:
     """Return the sum over the second axis, added one after the other."""
     first, *others = x.unbind(1)
     return sum(others, start=first)

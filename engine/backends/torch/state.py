@@ -23,6 +23,11 @@ _MEMORIES: Mapping[type, Callable[[Any, torch.device], Memory]] = {
 """Make what each recurrent mixer keeps before the first row."""
 
 
+def new_memory(mixer: object, device: torch.device) -> RecurrentState[Memory]:
+    """Return the state of a recurrent mixer before the first row."""
+    return RecurrentState(_MEMORIES[type(mixer)](mixer, device))
+
+
 class TorchState(KVCache):
     """Keys and values of attention layers, one slot each, in order; memories of recurrent layers.
 
@@ -45,7 +50,7 @@ class TorchState(KVCache):
         self.slots = architecture.kv_slots
         self._last_slots = architecture.last_slots
         self.memories = {
-            layer: RecurrentState(_MEMORIES[type(mixer)](mixer, device))
+            layer: new_memory(mixer, device)
             for layer, mixer in enumerate(mixers)
             if type(mixer) in _MEMORIES
         }

@@ -10,11 +10,15 @@ Linear layers, in ``linear``, that read a weight once for 1 to 64 rows:
     ``reference``           the same in torch, for all formats
     ``tiles``               how the work is split
     ``float_weights`` ``int8`` ``nf4`` ``blocks``   kernels; ``parts`` is what they share
+    ``experts``             a layer of experts, each row multiplied by its own's weight
 
 Attention over a cache whose length is on the device:
     ``attention``           launch; kernels in ``attention_kernel``
     ``rotary``              launch; kernel in ``rotary_kernel``
     ``kv_cache``            the cache itself
+
+Recurrent layers, whose states take in rows once they are certain:
+    ``recurrence``          launch and what is kept; kernel in ``recurrence_kernel``
 
 From logits to accepted tokens, in ``sampling``:
     ``state``               a sequence's sampling state on the device

@@ -199,10 +199,9 @@ def read_facts(files: PairFiles, request: LoadRequest) -> PairFacts:
 def _vision(target: Checkpoint, name: str, plan: ModelPlan) -> VisionPlan | str:
     """Return the target's vision tower, or a sentence with its ``name``: why it cannot be used."""
     vision = vision_of(target, name)
-    if isinstance(vision, VisionPlan) and plan.backend not in (Backend.TORCH, Backend.NATIVE):
-        by = "the CUDA kernels" if plan.backend is Backend.CUDA else "transformers"
+    if isinstance(vision, VisionPlan) and plan.backend is Backend.TRANSFORMERS:
         return (
-            f"{name} cannot see images here: it runs by {by}, which accept tokens only. Load "
+            f"{name} cannot see images here: it runs by transformers, which accept tokens only. Load "
             "it on the device 'cpu'."
         )
     return vision

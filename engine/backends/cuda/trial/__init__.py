@@ -6,7 +6,7 @@ the same bits alone, beside any rows and at any place; and values are as near th
 explains.
 
 ``findings``    the result of a trial, and comparisons
-``linear`` ``attention`` ``norm`` ``sampling``    the trials
+``linear`` ``recurrence`` ``attention`` ``norm`` ``sampling``    the trials
 ``rounds``      rounds that the host's rules decide too
 ``model``       all of them for one model
 ``verdicts``    what was found, kept for this machine

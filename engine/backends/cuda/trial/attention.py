@@ -222,17 +222,18 @@ def attention_cases(model: CudaDecoder) -> list[AttentionCase]:
     """Return the attention of the model's layers that differ in what their launches depend on."""
     found = [
         AttentionCase(
-            spec.attention,
+            spec.mixer,
             {
                 "rotation": layer.rotation,
                 "norm": layer.qk_norm,
                 "epsilon": model.architecture.epsilon,
-                "scale": spec.attention.query_scale,
+                "scale": spec.mixer.query_scale,
             },
-            _capacity(spec.attention, model.info.context),
+            _capacity(spec.mixer, model.info.context),
             model.cached,
             model.device,
         )
         for layer, spec in zip(model.layers, model.architecture.layers, strict=True)
+        if isinstance(spec.mixer, Attention)
     ]
     return list({each.shape: each for each in reversed(found)}.values())

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import torch
 from torch import Tensor
 
 from engine.backends.cuda.decoder import CudaDecoder
+from engine.backends.cuda.feed_forward import CudaExperts
 from engine.backends.cuda.trial.findings import Comparison
 from engine.kernels.cuda import STREAMED_ROWS
 from engine.kernels.cuda.linear.bulk import BulkLinear
 from engine.kernels.cuda.linear.dispatch import DTYPE, Weight, codes_of, shape_of, take_outputs
+from engine.kernels.cuda.linear.experts import ExpertsLinear
 from engine.kernels.cuda.linear.fusion import Norm
 from engine.kernels.cuda.linear.reference import FloatReference
 from engine.kernels.cuda.references import floats_of, linear_reference
@@ -62,7 +65,7 @@ class LinearCase:
 
     def check(self, comparison: Comparison) -> Callable[[], object]:
         """See ``try_kernel``."""
-        x, few = self._rows(), slice(MAX_ROWS)
+        x, few = self.rows(), slice(MAX_ROWS)
         residual = None
         if self.adds:
             draw = torch.Generator().manual_seed(0)
@@ -75,14 +78,14 @@ class LinearCase:
         comparison.rows_are_alike(run, whole)
         for _ in range(3):  # programs finish in another order each time
             comparison.same(run(few), whole, "from run to run")
-        error = _INT8_ERROR[self.dtype] if isinstance(self.linear.weight, Int8Weight) else None
+        error = _error(self.linear.weight, self.dtype)
         for part, expected in self._expected(x, residual):
             comparison.near(whole[:, part], expected[few], error)
             comparison.near(many[:, part], expected, _BULK_ERROR)
         comparison.note = self.linear.refused
         return lambda: run(few)
 
-    def _rows(self) -> Tensor:
+    def rows(self) -> Tensor:
         """Return more rows than the kernels compute at once, of different sizes."""
         weight, norm = self.linear.weight, self.linear.fusion.norm
         x = (
@@ -105,6 +108,11 @@ class LinearCase:
                 bias = torch.cat([bias[each] for each in places])
             reference = linear_reference(take_outputs(weight, *places), replace(fusion, bias=bias))
             yield part, reference(x, None if residual is None else residual[:, part])
+
+
+def _error(weight: Weight, dtype: torch.dtype) -> tuple[float, float] | None:
+    """Return the error of results in ``dtype``; see ``Comparison.near``."""
+    return _INT8_ERROR[dtype] if isinstance(weight, Int8Weight) else None
 
 
 def _float_rows(weight: Weight, norm: Norm | None) -> Tensor:
@@ -138,23 +146,66 @@ def _int8_rows(weight: Int8Weight, norm: Norm | None) -> Tensor:
     return (x * sizes[:, None]).to(device)
 
 
-def linear_cases(model: CudaDecoder) -> list[LinearCase]:
+@dataclass(frozen=True, slots=True)
+class ExpertsCase:
+    """A layer of ``count`` experts, of which a row chooses some."""
+
+    linear: ExpertsLinear
+    count: int
+    device: torch.device
+
+    @property
+    def kernel(self) -> str:
+        return f"{' and '.join(type(each).__name__ for each in self.linear.products)} of experts"
+
+    @property
+    def shape(self) -> str:
+        return f"{self.count} of {LinearCase(self.linear.of(0), DTYPE, False).shape}"
+
+    def check(self, comparison: Comparison) -> Callable[[], object]:
+        """See ``try_kernel``. Some of the experts are chosen by several rows."""
+        some = torch.tensor([0, self.count - 1, self.count // 2, 1 % self.count])
+        experts = some.repeat(MAX_ROWS // len(some)).to(self.device, torch.int32)
+        x = LinearCase(self.linear.of(0), DTYPE, False).rows()[:MAX_ROWS]
+
+        def run(rows: slice) -> Tensor:
+            return self.linear(x[rows], experts[rows])
+
+        whole = run(slice(None))
+        comparison.rows_are_alike(run, whole)
+        for expert in set(some.tolist()):
+            own, alone = experts == expert, self.linear.of(expert)
+            expected = linear_reference(alone.weight, alone.fusion)(x[own])
+            comparison.near(whole[own], expected, _error(alone.weight, DTYPE))
+        return lambda: run(slice(None))
+
+
+def linear_cases(model: CudaDecoder) -> list[LinearCase | ExpertsCase]:
     """Return the linear layers of the model, as ``distinct_cases`` does."""
     adds = model.architecture.residual_scale == 1
-    found = [LinearCase(model.head, torch.float32, False)]
+    found: list[LinearCase | ExpertsCase] = [LinearCase(model.head, torch.float32, False)]
     for layer in model.layers:
         found += [
-            LinearCase(layer.qkv, DTYPE, False),
-            LinearCase(layer.output, DTYPE, adds and layer.attention_after is None),
-            LinearCase(layer.gate_up, DTYPE, False),
-            LinearCase(layer.down, DTYPE, adds and layer.mlp_after is None),
+            LinearCase(layer.inputs, DTYPE, False),
+            LinearCase(layer.output, DTYPE, adds and layer.mixer_after is None),
         ]
+        part, last = layer.feed_forward, adds and layer.feed_forward_after is None
+        if isinstance(part, CudaExperts):
+            for each in (part.gate_up, part.down):
+                found.append(ExpertsCase(each, part.spec.count, model.device))
+                found.append(LinearCase(each.of(0), DTYPE, False))
+            mlp, last = part.shared, False
+        else:
+            mlp = part
+        if mlp is not None:
+            found += [LinearCase(mlp.gate_up, DTYPE, False), LinearCase(mlp.down, DTYPE, last)]
     return distinct_cases(found)
 
 
-def distinct_cases(cases: Sequence[LinearCase]) -> list[LinearCase]:
+C = TypeVar("C", LinearCase, "LinearCase | ExpertsCase")
+
+
+def distinct_cases(cases: Sequence[C]) -> list[C]:
     """Return those that differ in what their launch depends on. What has no kernel is left out."""
     different = {(each.kernel, each.shape): each for each in reversed(cases)}
-    return [
-        each for each in different.values() if not isinstance(each.linear.streamed, FloatReference)
-    ]
+    return [each for each in different.values() if each.kernel != FloatReference.__name__]

@@ -12,6 +12,7 @@ from engine.backends.cuda.trial.attention import attention_cases
 from engine.backends.cuda.trial.findings import Comparison, Finding, some, try_kernel
 from engine.backends.cuda.trial.linear import LinearCase, distinct_cases, linear_cases
 from engine.backends.cuda.trial.norm import norm_cases
+from engine.backends.cuda.trial.recurrence import recurrence_cases
 from engine.backends.cuda.trial.rounds import HostRules
 from engine.kernels.cuda.linear.bulk import BulkLinear
 from engine.kernels.cuda.linear.dispatch import DTYPE
@@ -35,6 +36,7 @@ def try_model(
         *(("norm", each.shape, each.check) for each in norm_cases(model)),
         *((each.kernel, each.shape, each.check) for each in linear_cases(model)),
     ]
+    trials += [("recurrence", each.shape, each.check) for each in recurrence_cases(model)]
     for each in attention_cases(model):
         trials += [
             ("rope and cache", each.shape, each.check_stores),

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from engine.backends.cuda.decoder import CudaDecoder
+from engine.backends.cuda.feed_forward import CudaExperts
 from engine.backends.cuda.trial.findings import Comparison
 from engine.kernels.cuda.linear.dispatch import DTYPE
 from engine.kernels.cuda.linear.fusion import Norm, normalise
@@ -48,7 +49,13 @@ def norm_cases(model: CudaDecoder) -> list[NormCase]:
     after = [
         NormCase(norm, adds)
         for layer in model.layers
-        for norm in (layer.attention_after, layer.mlp_after)
+        for norm in (layer.mixer_after, layer.feed_forward_after)
         if norm is not None
     ]
-    return list({each.shape: each for each in (NormCase(model.norm, False), *after)}.values())
+    before = [
+        NormCase(layer.feed_forward.norm, False)
+        for layer in model.layers
+        if isinstance(layer.feed_forward, CudaExperts) and layer.feed_forward.norm is not None
+    ]
+    first = NormCase(model.norm, False)
+    return list({each.shape: each for each in (first, *before, *after)}.values())

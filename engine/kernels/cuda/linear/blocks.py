@@ -13,7 +13,14 @@ import triton.language as tl
 from torch import Tensor
 
 from engine.kernels.cuda.linear.float_weights import epilogue
-from engine.kernels.cuda.linear.parts import ROWS, float_rows, group_values, own_columns, own_rows
+from engine.kernels.cuda.linear.parts import (
+    ROWS,
+    float_rows,
+    group_values,
+    of_expert,
+    own_columns,
+    own_rows,
+)
 from engine.kernels.formats.block_planes import BlockPlanes, Form
 
 _SHIFTS = (0, 8, 4, 12)
@@ -184,12 +191,21 @@ def _weights(
 def block_gemm(
     x: tl.tensor, codes: tl.tensor, high: tl.tensor, scales: tl.tensor, lows: tl.tensor,
     bias: tl.tensor, residual: tl.tensor, result: tl.tensor, partial: tl.tensor,
-    counters: tl.tensor, rows: tl.tensor, outputs: tl.tensor, width: tl.tensor, span: tl.tensor,
-    COLUMNS: tl.constexpr, DEPTH: tl.constexpr, SPLITS: tl.constexpr, GATED: tl.constexpr,
-    BITS: tl.constexpr, GROUP: tl.constexpr, ASSEMBLED: tl.constexpr,
+    counters: tl.tensor, experts: tl.tensor, rows: tl.tensor, outputs: tl.tensor,
+    width: tl.tensor, span: tl.tensor, COLUMNS: tl.constexpr, DEPTH: tl.constexpr,
+    SPLITS: tl.constexpr, GATED: tl.constexpr, BITS: tl.constexpr, GROUP: tl.constexpr,
+    ASSEMBLED: tl.constexpr,
 ) -> None:  # fmt: skip
-    """Multiply ``x (rows, width)`` by a weight in planes, with its fusion."""
-    row = own_rows()
+    """Multiply ``x (rows, width)`` by a weight in planes, with its fusion.
+
+    ``experts`` as in ``bf16_gemm``.
+    """
+    row = own_rows(rows, experts)
+    codes = of_expert(codes, experts, outputs * (width // (1 if BITS == 8 else 2)))
+    high = of_expert(high, experts, outputs * (width // 8))
+    scales = of_expert(scales, experts, outputs * (width // GROUP))
+    lows = of_expert(lows, experts, outputs * (width // GROUP))
+    bias = of_expert(bias, experts, outputs)
     column, source = own_columns(outputs, COLUMNS, GATED)
     acc = tl.zeros((ROWS, COLUMNS), tl.float32)
     first = tl.program_id(1) * span

@@ -8,7 +8,14 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-from engine.kernels.cuda.linear.fusion import PLAIN, FusedLinear, Fusion, finish_sums, normalise
+from engine.kernels.cuda.linear.fusion import (
+    PLAIN,
+    FusedLinear,
+    Fusion,
+    StackedLinear,
+    finish_sums,
+    normalise,
+)
 from engine.kernels.cuda.linear.reference import FloatReference
 from engine.kernels.formats import AS_STORED, int8, nf4
 from engine.kernels.formats.block_planes import BlockPlanes, Form, join_planes, to_planes
@@ -135,20 +142,26 @@ def make_linear(weight: Weight, fusion: Fusion = PLAIN) -> FusedLinear:
     NF4 whose rows are not whole groups has no kernel. It gets the reference, which is row-independent
     too, but slow.
     """
+    if isinstance(weight, tuple):
+        return JoinedLinear([make_linear(part) for part in weight], fusion)
+    if isinstance(weight, Nf4Weight) and weight.shape[1] % GROUP:
+        return FloatReference(weight, fusion)
+    return make_stacked(weight, fusion)
+
+
+def make_stacked(weight: Part, fusion: Fusion, chosen: int = 0) -> StackedLinear:
+    """Return the kernel's linear layer; ``chosen``: of the stacked weights of experts, how many a token
+    has, of 16 tokens at most."""
     from engine.kernels.cuda.linear import streamed
 
     match weight:
-        case tuple():
-            return JoinedLinear([make_linear(part) for part in weight], fusion)
         case Int8Weight():
-            return streamed.Int8Linear(weight, fusion)
+            return streamed.Int8Linear(weight, fusion, chosen=chosen)
+        case Nf4Weight():
+            return streamed.Nf4Linear(weight, fusion, chosen=chosen)
         case BlockPlanes():
-            return streamed.BlockLinear(weight, fusion)
-        case Tensor():
-            return streamed.Bf16Linear(weight, fusion)
-    if weight.shape[1] % GROUP:
-        return FloatReference(weight, fusion)
-    return streamed.Nf4Linear(weight, fusion)
+            return streamed.BlockLinear(weight, fusion, chosen=chosen)
+    return streamed.Bf16Linear(weight, fusion, chosen=chosen)
 
 
 class JoinedLinear:

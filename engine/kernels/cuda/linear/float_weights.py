@@ -11,6 +11,7 @@ from engine.kernels.cuda.linear.parts import (
     collect_sums,
     finish,
     float_rows,
+    of_expert,
     own_columns,
     own_counter,
     own_rows,
@@ -21,12 +22,17 @@ from engine.kernels.cuda.linear.parts import (
 @triton.jit(do_not_specialize=["rows"])  # one program for every number of rows
 def bf16_gemm(
     x: tl.tensor, weight: tl.tensor, bias: tl.tensor, residual: tl.tensor, result: tl.tensor,
-    partial: tl.tensor, counters: tl.tensor, rows: tl.tensor, outputs: tl.tensor,
-    width: tl.tensor, span: tl.tensor, COLUMNS: tl.constexpr, DEPTH: tl.constexpr,
-    SPLITS: tl.constexpr, GATED: tl.constexpr,
+    partial: tl.tensor, counters: tl.tensor, experts: tl.tensor, rows: tl.tensor,
+    outputs: tl.tensor, width: tl.tensor, span: tl.tensor, COLUMNS: tl.constexpr,
+    DEPTH: tl.constexpr, SPLITS: tl.constexpr, GATED: tl.constexpr,
 ) -> None:  # fmt: skip
-    """Multiply ``x (rows, width)`` by ``weight (outputs, width)`` bf16, with its fusion."""
-    row = own_rows()
+    """Multiply ``x (rows, width)`` by ``weight (outputs, width)`` bf16, with its fusion.
+
+    ``experts (rows,)`` int32: which of as many weights and biases each row has; None: all have one.
+    """
+    row = own_rows(rows, experts)
+    weight = of_expert(weight, experts, outputs * width)
+    bias = of_expert(bias, experts, outputs)
     column, source = own_columns(outputs, COLUMNS, GATED)
     weight += source.to(tl.int64)[:, None] * width
     acc = tl.zeros((ROWS, COLUMNS), tl.float32)

@@ -50,6 +50,14 @@ class FusedLinear(Protocol):
     def __call__(self, x: Tensor, residual: Tensor | None = None) -> Tensor: ...
 
 
+class StackedLinear(Protocol):
+    """A ``FusedLinear`` that may have the weights of several experts: ``experts (rows,)`` int32."""
+
+    def __call__(
+        self, x: Tensor, residual: Tensor | None = None, experts: Tensor | None = None
+    ) -> Tensor: ...
+
+
 def finish_sums(
     sums: Tensor, fusion: Fusion, residual: Tensor | None, dtype: torch.dtype,
     scales: Tensor | None = None, weight_scales: Tensor | None = None,

@@ -15,6 +15,7 @@ from engine.kernels.cuda.linear.parts import (
     collect_sums,
     finish,
     norm_factor,
+    of_expert,
     own_columns,
     own_counter,
     own_rows,
@@ -75,11 +76,18 @@ def _part(
 def int8_gemm(
     values: tl.tensor, scales: tl.tensor, weight: tl.tensor, weight_scales: tl.tensor,
     bias: tl.tensor, residual: tl.tensor, result: tl.tensor, partial: tl.tensor,
-    counters: tl.tensor, rows: tl.tensor, outputs: tl.tensor, width: tl.tensor, span: tl.tensor,
-    COLUMNS: tl.constexpr, DEPTH: tl.constexpr, SPLITS: tl.constexpr, GATED: tl.constexpr,
+    counters: tl.tensor, experts: tl.tensor, rows: tl.tensor, outputs: tl.tensor,
+    width: tl.tensor, span: tl.tensor, COLUMNS: tl.constexpr, DEPTH: tl.constexpr,
+    SPLITS: tl.constexpr, GATED: tl.constexpr,
 ) -> None:  # fmt: skip
-    """Multiply ``values (rows, width)`` int8 by ``weight (outputs, width)`` int8 and both scales."""
-    row = own_rows()
+    """Multiply ``values (rows, width)`` int8 by ``weight (outputs, width)`` int8 and both scales.
+
+    ``experts`` as in ``bf16_gemm``.
+    """
+    row = own_rows(rows, experts)
+    weight = of_expert(weight, experts, outputs * width)
+    weight_scales = of_expert(weight_scales, experts, outputs)
+    bias = of_expert(bias, experts, outputs)
     column, source = own_columns(outputs, COLUMNS, GATED)
     weight += source.to(tl.int64)[:, None] * width
     acc = tl.zeros((ROWS, COLUMNS), tl.int32)

@@ -13,7 +13,14 @@ import triton.language as tl
 from torch import Tensor
 
 from engine.kernels.cuda.linear.float_weights import epilogue
-from engine.kernels.cuda.linear.parts import ROWS, float_rows, group_values, own_columns, own_rows
+from engine.kernels.cuda.linear.parts import (
+    ROWS,
+    float_rows,
+    group_values,
+    of_expert,
+    own_columns,
+    own_rows,
+)
 from engine.kernels.formats import nf4
 
 GROUP = tl.constexpr(nf4.GROUP)
@@ -83,15 +90,18 @@ def decode(packed: tl.tensor, scale: tl.tensor, codes: tl.tensor) -> tl.tensor:
 def nf4_gemm(
     x: tl.tensor, packed: tl.tensor, absmax: tl.tensor, codes: tl.tensor, bias: tl.tensor,
     residual: tl.tensor, result: tl.tensor, partial: tl.tensor, counters: tl.tensor,
-    rows: tl.tensor, outputs: tl.tensor, width: tl.tensor, span: tl.tensor,
+    experts: tl.tensor, rows: tl.tensor, outputs: tl.tensor, width: tl.tensor, span: tl.tensor,
     COLUMNS: tl.constexpr, DEPTH: tl.constexpr, SPLITS: tl.constexpr, GATED: tl.constexpr,
 ) -> None:  # fmt: skip
     """Multiply ``x (rows, width)`` by ``packed (outputs, width / 2)``, with its fusion.
 
     ``DEPTH`` and ``width`` are whole groups of inputs. ``absmax (width / 64, outputs)`` bf16 has the
-    order of ``own_columns``.
+    order of ``own_columns``. ``experts`` as in ``bf16_gemm``.
     """
-    row = own_rows()
+    row = own_rows(rows, experts)
+    packed = of_expert(packed, experts, outputs * (width // 2))
+    absmax = of_expert(absmax, experts, outputs * (width // GROUP))
+    bias = of_expert(bias, experts, outputs)
     column, source = own_columns(outputs, COLUMNS, GATED)
     packed += source.to(tl.int64)[:, None] * (width // 2)
     acc = tl.zeros((ROWS, COLUMNS), tl.float32)

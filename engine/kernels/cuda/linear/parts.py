@@ -1,6 +1,7 @@
 """Device functions that the linear kernels share: indices, split-K sums and the epilogue; and a norm.
 
-The grid is (tiles of 16 rows, splits of the inputs, tiles of outputs). Programs that read the same part
+The grid is (tiles of 16 rows, splits of the inputs, tiles of outputs). Where each row has a weight of its
+own, an expert's, a tile has one row, in the first of 16 places. Programs that read the same part
 of a weight are adjacent in it. ``reference`` has the same computations in torch.
 """
 
@@ -16,9 +17,22 @@ ROWS = tl.constexpr(tiles.ROWS)
 
 
 @triton.jit
-def own_rows() -> tl.tensor:
-    """Return the rows of this program: (16,) int32."""
-    return tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+def own_rows(rows: tl.tensor, experts: tl.tensor) -> tl.tensor:
+    """Return the rows of this program: (16,) int32; those that are missing are not below ``rows``."""
+    place = tl.arange(0, ROWS)
+    if experts is None:
+        return tl.program_id(0) * ROWS + place
+    else:
+        return tl.where(place == 0, tl.program_id(0), rows)
+
+
+@triton.jit
+def of_expert(tensor: tl.tensor, experts: tl.tensor, size: tl.tensor) -> tl.tensor:
+    """Return the pointer to what this program's row needs of ``tensor``: ``size`` numbers an expert."""
+    if tensor is None or experts is None:
+        return tensor
+    else:
+        return tensor + tl.load(experts + tl.program_id(0)).to(tl.int64) * size
 
 
 @triton.jit

@@ -18,6 +18,7 @@ from engine.kernels.cuda.linear.tiles import MULTIPROCESSORS, ROWS, Kind, Tile, 
 from engine.kernels.formats.block_planes import BlockPlanes
 from engine.kernels.formats.int8 import Int8Weight
 from engine.kernels.formats.nf4 import GROUP, Nf4Weight
+from engine.values import MAX_ROWS
 
 ALIGNMENT = 16
 """Bytes. Triton specialises kernels on this alignment of a pointer."""
@@ -43,18 +44,27 @@ class _StreamedLinear(ABC):
     """Limits for the assembler."""
 
     def __init__(
-        self, kind: Kind, shape: tuple[int, ...], fusion: Fusion, tile: Tile | None, device: torch.device
+        self, kind: Kind, shape: tuple[int, ...], fusion: Fusion, tile: Tile | None,
+        device: torch.device, chosen: int = 0,
     ) -> None:  # fmt: skip
-        self.outputs, self.width = shape
-        if tile is None:
-            tile = choose_tile(self.outputs, self.width, kind, multiprocessors(device))
+        """``chosen``: how many experts a token chooses, of weights and biases that are stacked; 0: the
+        weight is one for all rows."""
+        self.outputs, self.width = shape[-2:]
+        if tile is None:  # the experts of one token run side by side
+            outputs = self.outputs * max(chosen, 1)
+            tile = choose_tile(outputs, self.width, kind, multiprocessors(device))
         self.fusion, self.tile = fusion, tile
+        self.most = MAX_ROWS * chosen or STREAMED_ROWS
         self.tiles = -(-self.outputs // self.tile.columns)
-        count = self.tiles * (STREAMED_ROWS // ROWS) if self.tile.splits > 1 else 0
+        count = self.tiles * (self.most if chosen else self.most // ROWS)
+        count *= self.tile.splits > 1
         self.counters = torch.zeros(count, dtype=torch.int32, device=device)
 
-    def __call__(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
-        assert len(x) <= STREAMED_ROWS
+    def __call__(
+        self, x: Tensor, residual: Tensor | None = None, experts: Tensor | None = None
+    ) -> Tensor:
+        """See ``FusedLinear``. ``experts (rows,)`` int32: which of the stacked weights each row has."""
+        assert len(x) <= self.most
         x = x.contiguous()
         if x.data_ptr() % ALIGNMENT:  # Triton would compile other loads, and a norm other sums
             x = x.clone()
@@ -62,29 +72,32 @@ class _StreamedLinear(ABC):
         result = torch.empty(x.shape[0], out, dtype=x.dtype, device=x.device)
         if residual is not None:
             residual = residual.contiguous()
-        self.launch(x, residual, result)
+        self.launch(x, residual, result, experts)
         return result
 
     @abstractmethod
-    def launch(self, x: Tensor, residual: Tensor | None, result: Tensor) -> None:
+    def launch(
+        self, x: Tensor, residual: Tensor | None, result: Tensor, experts: Tensor | None
+    ) -> None:
         """Write ``result (rows, out)``."""
 
     def launch_float(
         self, kernel: Any, weights: tuple[Tensor | None, ...], x: Tensor, residual: Tensor | None,
-        result: Tensor,
+        result: Tensor, experts: Tensor | None,
     ) -> None:  # fmt: skip
         """Launch a kernel of float weights, after the norm."""
         rows = x.shape[0]
         if self.fusion.norm is not None:
             x = normalise(x, self.fusion.norm)
-        kernel[self.grid(rows)](
+        kernel[self.grid(rows, experts)](
             x.bfloat16(), *weights, self.fusion.bias, residual, result,
-            self.partial_sums(rows, torch.float32), self.counters,
+            self.partial_sums(rows, torch.float32), self.counters, experts,
             rows, self.outputs, self.width, self.tile.span, **self.constants(),
         )  # fmt: skip
 
-    def grid(self, rows: int) -> tuple[int, int, int]:
-        return -(-rows // ROWS), self.tile.splits, self.tiles
+    def grid(self, rows: int, experts: Tensor | None) -> tuple[int, int, int]:
+        tiles = -(-rows // ROWS) if experts is None else rows
+        return tiles, self.tile.splits, self.tiles
 
     def partial_sums(self, rows: int, dtype: torch.dtype) -> Tensor:
         """Return memory (splits, rows, outputs), or none where one program sees all inputs."""
@@ -102,32 +115,39 @@ class _StreamedLinear(ABC):
 
 
 class Bf16Linear(_StreamedLinear):
-    """A layer with ``weight (out, in)`` bf16."""
+    """A layer with ``weight (out, in)`` bf16; (experts, out, in) if they are stacked."""
 
-    def __init__(self, weight: Tensor, fusion: Fusion = PLAIN, tile: Tile | None = None) -> None:
+    def __init__(
+        self, weight: Tensor, fusion: Fusion = PLAIN, tile: Tile | None = None, chosen: int = 0
+    ) -> None:
         assert weight.dtype == torch.bfloat16
-        super().__init__("bf16", weight.shape, fusion, tile, weight.device)
+        super().__init__("bf16", weight.shape, fusion, tile, weight.device, chosen)
         self.weight = weight.contiguous()
 
-    def launch(self, x: Tensor, residual: Tensor | None, result: Tensor) -> None:
-        self.launch_float(bf16_gemm, (self.weight,), x, residual, result)
+    def launch(
+        self, x: Tensor, residual: Tensor | None, result: Tensor, experts: Tensor | None
+    ) -> None:
+        self.launch_float(bf16_gemm, (self.weight,), x, residual, result, experts)
 
 
 class Int8Linear(_StreamedLinear):
     """A layer with an ``Int8Weight``; a small kernel quantises the rows first."""
 
     def __init__(
-        self, weight: Int8Weight, fusion: Fusion = PLAIN, tile: Tile | None = None
+        self, weight: Int8Weight, fusion: Fusion = PLAIN, tile: Tile | None = None, chosen: int = 0
     ) -> None:
-        super().__init__("int8", weight.values.shape, fusion, tile, weight.values.device)
+        shape, device = weight.values.shape, weight.values.device
+        super().__init__("int8", shape, fusion, tile, device, chosen)
         self.weight = weight
 
-    def launch(self, x: Tensor, residual: Tensor | None, result: Tensor) -> None:
+    def launch(
+        self, x: Tensor, residual: Tensor | None, result: Tensor, experts: Tensor | None
+    ) -> None:
         rows = x.shape[0]
         values, scales = quantise_rows(x, self.fusion)
-        int8_gemm[self.grid(rows)](
+        int8_gemm[self.grid(rows, experts)](
             values, scales, self.weight.values, self.weight.scale, self.fusion.bias, residual,
-            result, self.partial_sums(rows, torch.int32), self.counters,
+            result, self.partial_sums(rows, torch.int32), self.counters, experts,
             rows, self.outputs, self.width, self.tile.span, **self.constants(),
         )  # fmt: skip
 
@@ -138,30 +158,37 @@ class Nf4Linear(_StreamedLinear):
     limits: ClassVar[dict[str, int]] = {"maxnreg": 255}
     """All that there are: left alone, the assembler sometimes spills a few bytes to take only 168."""
 
-    def __init__(self, weight: Nf4Weight, fusion: Fusion = PLAIN, tile: Tile | None = None) -> None:
-        super().__init__("nf4", weight.shape, fusion, tile, weight.packed.device)
+    def __init__(
+        self, weight: Nf4Weight, fusion: Fusion = PLAIN, tile: Tile | None = None, chosen: int = 0
+    ) -> None:
+        super().__init__("nf4", weight.shape, fusion, tile, weight.packed.device, chosen)
         assert self.width % GROUP == 0
-        scales = weight.absmax.view(self.outputs, self.width // GROUP).t()
+        scales = weight.absmax.unflatten(-1, (self.outputs, -1)).transpose(-1, -2)
         if fusion.gated:  # the order of ``parts.own_columns``
-            scales = scales.unflatten(1, (2, -1)).transpose(1, 2).flatten(1)
+            scales = scales.unflatten(-1, (2, -1)).transpose(-1, -2).flatten(-2)
         scales = scales.contiguous()  # (in / 64, out): neighbours are read together
         self.weights = weight.packed, scales, interpreter_codes(weight.packed.device)
 
-    def launch(self, x: Tensor, residual: Tensor | None, result: Tensor) -> None:
-        self.launch_float(nf4_gemm, self.weights, x, residual, result)
+    def launch(
+        self, x: Tensor, residual: Tensor | None, result: Tensor, experts: Tensor | None
+    ) -> None:
+        self.launch_float(nf4_gemm, self.weights, x, residual, result, experts)
 
 
 class BlockLinear(_StreamedLinear):
     """A layer with a GGUF file's blocks, in planes."""
 
     def __init__(
-        self, weight: BlockPlanes, fusion: Fusion = PLAIN, tile: Tile | None = None
+        self, weight: BlockPlanes, fusion: Fusion = PLAIN, tile: Tile | None = None, chosen: int = 0
     ) -> None:
-        super().__init__(KINDS[weight.form.bits], weight.shape, fusion, tile, weight.codes.device)
+        kind, device = KINDS[weight.form.bits], weight.codes.device
+        super().__init__(kind, weight.shape, fusion, tile, device, chosen)
         self.weight = weight
 
-    def launch(self, x: Tensor, residual: Tensor | None, result: Tensor) -> None:
-        self.launch_float(block_gemm, planes_of(self.weight), x, residual, result)
+    def launch(
+        self, x: Tensor, residual: Tensor | None, result: Tensor, experts: Tensor | None
+    ) -> None:
+        self.launch_float(block_gemm, planes_of(self.weight), x, residual, result, experts)
 
     def constants(self) -> dict[str, Any]:
         return {**super().constants(), **constants_of(self.weight)}

@@ -51,7 +51,7 @@ def test_logits_are_those_of_the_dequantised_weights(files: tuple[Path, Path]) -
     text = tokens(9)
     model, reference = load(files[0], "auto"), load_reference(files[0])
     assert model.info.quantization == "stored"
-    assert isinstance(model.layers[0].qkv.streamed, JoinedLinear)  # type: ignore[attr-defined]
+    assert isinstance(model.layers[0].inputs.streamed, JoinedLinear)  # type: ignore[attr-defined]
     ours, theirs = model.new_state(64), reference.new_state(64)
     for part in (text[:5], text[5:6], text[6:]):
         found = model.forward(part, ours, last=len(part))

@@ -20,12 +20,23 @@ from engine.decoding.proposer import RoundProposer
 from engine.decoding.target import Target
 from engine.drafting import heads, proposers
 from engine.drafting.resources import Resources
-from engine.kernels.cuda import attention_kernel, rotary_kernel
+from engine.kernels.cuda import attention_kernel, recurrence_kernel, rotary_kernel
 from engine.kernels.cuda.kv_cache import FP8
 from engine.kernels.cuda.linear import parts, streamed
 from engine.kernels.cuda.sampling import acceptance
 from engine.kernels.cuda.sampling.acceptance import Rule
-from engine.models.architecture import Architecture, Attention, GatedMlp, LayerSpec, Rope
+from engine.kernels.torch.linear import TiledLinear
+from engine.models.architecture import (
+    Architecture,
+    Attention,
+    Experts,
+    GatedDeltaNet,
+    GatedMlp,
+    LayerSpec,
+    Mamba2,
+    Rope,
+    ShortConvolution,
+)
 from engine.models.base import ModelInfo
 from engine.models.tensor_shapes import Names, tensor_shapes
 from tests.engine.kernels.cuda.where import INTERPRETED
@@ -37,6 +48,7 @@ KERNELS = (
     *((attention_kernel, name) for name in ("attend_splits", "combine_parts")),
     (parts, "normalise_rows"),
     (rotary_kernel, "rope_and_store"),
+    (recurrence_kernel, "take_in_rows"),
     *((acceptance, name) for name in ("race_kernel", "accept_kernel")),
 )
 OF_HEADS = ("bf16_gemm", "normalise_rows", "rope_and_store", "attend_splits", "combine_parts")
@@ -89,6 +101,37 @@ def test_a_whole_round_compiles_and_fits(
     with ptx.compiling(capability, *KERNELS) as found:
         round.run(Mode(2, rule, drafts=True, adjusts=True, truncates=True))
     assert {one.name for one in found} >= {"rope_and_store", "attend_splits", "accept_kernel"}
+    assert not [str(one) for one in found if not one.fits]
+
+
+OTHERS = {
+    "experts": LayerSpec(
+        LLAMA_8B.layers[0].mixer,
+        Experts(128, 8, 768, "silu", renormalised=True, shared=512, shared_gate=True),
+    ),
+    "gated delta net": LayerSpec(GatedDeltaNet(16, 32, 128, 128, 4), GatedMlp(3072, "silu")),
+    "Mamba-2": LayerSpec(Mamba2(48, 64, 1, 128, 4), GatedMlp(3072, "silu")),
+    "short convolution": LayerSpec(ShortConvolution(1024, 3), GatedMlp(3072, "silu")),
+}
+
+
+@pytest.mark.skipif(INTERPRETED, reason="the interpreter compiles nothing")
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(
+    ("name", "quantization"), [("experts", "nf4"), *((name, "bf16") for name in OTHERS)]
+)
+def test_a_round_asks_the_device_nothing(
+    name: str, quantization: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Here it could not: these tensors have no values. The target drafts for itself."""
+    monkeypatch.setattr("engine.backends.cuda.layers.make_exact", TiledLinear)
+    target = model(
+        quantization, architecture=replace(SMALL, layers=(OTHERS[name], SMALL.layers[0]))
+    )
+    draft = target.round_drafter(target.new_state(4096))
+    round = DeviceRound(target, target.new_state(4096), draft)
+    with ptx.compiling(90, *KERNELS) as found:
+        round.run(Mode(2, Rule.GREEDY, drafts=True))
     assert not [str(one) for one in found if not one.fits]
 
 

@@ -1,4 +1,4 @@
-"""Hybrids and mixtures, which torch runs on a GPU with their products in the kernels."""
+"""Hybrids and mixtures from a file's blocks: in the kernels, or in torch with its products in them."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import torch
 pytest.importorskip("triton")
 
 from engine.backends import gpu_trial
+from engine.backends.cuda.decoder import CudaDecoder
 from engine.backends.cuda.trial import verdicts
 from engine.backends.torch.decoder import TorchDecoder
 from engine.errors import KernelsFailed
@@ -23,14 +24,15 @@ from engine.models.checkpoints.checkpoint import inspect
 from engine.models.families import described
 from tests.engine.backends.cuda.small import load_reference, tokens
 from tests.engine.backends.cuda.test_decoder import distance
+from tests.engine.backends.cuda.test_recurrent import SMALL
 from tests.support.families import write_family
 from tests.support.gguf_files import write_gguf
 from tests.support.sameness import go_back
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("device")]
 
-FAMILIES = ("qwen3.5", "granite, hybrid", "lfm2-moe", "gpt-oss")
-"""Each kind of recurrence, and experts with sigmoid scores and with biases and a clamp."""
+FAMILIES = {"qwen3.5": CudaDecoder, "lfm2-moe": CudaDecoder, "gpt-oss": TorchDecoder}
+"""Recurrences; experts with sigmoid scores, and with biases and a clamp. Torch has attention sinks."""
 
 
 def stored_in(name: str, weight: object) -> str:
@@ -46,7 +48,8 @@ def stored_in(name: str, weight: object) -> str:
 
 @pytest.fixture(params=FAMILIES)
 def plan(request: pytest.FixtureRequest, tmp_path: Path) -> ModelPlan:
-    write_family(tmp_path / "folder", request.param)
+    small = SMALL[request.param] if request.param == "qwen3.5" else {}
+    write_family(tmp_path / "folder", request.param, **small)
     file = write_gguf(tmp_path / "folder", tmp_path / "m.gguf", stored_in)
     plan = plan_model(inspect(file), devices.choose("auto"), context=128)
     return replace(plan, compute="bf16")  # as on a GPU
@@ -55,15 +58,19 @@ def plan(request: pytest.FixtureRequest, tmp_path: Path) -> ModelPlan:
 def load(plan: ModelPlan) -> TorchDecoder:
     model = load_planned(plan)
     assert isinstance(model, TorchDecoder)
+    assert all(isinstance(each, BulkLinear) for each in model.gpu_products)
     return model
 
 
-def test_its_blocks_are_multiplied_as_they_are_stored(plan: ModelPlan) -> None:
+def test_its_blocks_are_multiplied_as_they_are_stored(
+    plan: ModelPlan, request: pytest.FixtureRequest
+) -> None:
     """Logits are those of the dequantised weights, and a row has its bits beside any others; what is
     rejected leaves no trace in a recurrence."""
     assert plan.quantization == "stored"
-    model, reference, text = load(plan), load_reference(plan.checkpoint.path, 128), tokens(24)
-    assert all(isinstance(each, BulkLinear) for each in model.gpu_products)
+    model, reference = load_planned(plan), load_reference(plan.checkpoint.path, 128)
+    assert type(model) is FAMILIES[request.node.callspec.params["plan"]]
+    text = tokens(24)
     state = model.new_state(64)
     model.forward(text[:8], state, last=0)
     together = model.forward(text[8:], state, last=16, final=False)

@@ -284,7 +284,7 @@ def test_without_cublas_int8_gives_a_prompt_the_same_bits(
     """And the trial says so."""
     model = load(folder, "int8")
     case = next(each for each in linear_cases(model) if each.adds)
-    x, draw = case._rows(), torch.Generator().manual_seed(0)
+    x, draw = case.rows(), torch.Generator().manual_seed(0)
     residual = torch.randn(len(x), case.results, generator=draw).to(x)
     expected = case.linear(x, residual)
 

@@ -17,6 +17,7 @@ KERNELS = {
     "finish_rows": ("engine.kernels.cuda.linear.bulk_kernel", 5),
     "dequantise_kernel": ("engine.kernels.cuda.linear.nf4", 3),
     "normalise_rows": ("engine.kernels.cuda.linear.parts", 3),
+    "take_in_rows": ("engine.kernels.cuda.recurrence_kernel", 8),
     "rope_and_store": ("engine.kernels.cuda.rotary_kernel", 4),
     "attend_splits": ("engine.kernels.cuda.attention_kernel", 6),
     "combine_parts": ("engine.kernels.cuda.attention_kernel", 4),

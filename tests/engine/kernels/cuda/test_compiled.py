@@ -20,13 +20,16 @@ from engine.kernels.cuda import (
     attention,
     attention_kernel,
     intrinsics,
+    recurrence_kernel,
     rotary,
     rotary_kernel,
 )
 from engine.kernels.cuda.kv_cache import FP8, StaticKVCache
 from engine.kernels.cuda.linear import blocks, bulk_kernel, nf4, parts, streamed
+from engine.kernels.cuda.linear.dispatch import Part, make_stacked
 from engine.kernels.cuda.linear.fusion import Fusion, Norm, finish_sums, normalise
 from engine.kernels.cuda.linear.tiles import MOST_SPLITS, Kind, choose_tile
+from engine.kernels.cuda.recurrence import LayerMemory, Memories, Recurrence, take_in
 from engine.kernels.cuda.sampling import acceptance
 from engine.kernels.cuda.sampling.acceptance import Rule
 from engine.kernels.cuda.sampling.state import SamplingState
@@ -36,7 +39,7 @@ from engine.kernels.formats.int8 import Int8Weight
 from engine.kernels.formats.nf4 import GROUP, Nf4Weight
 from engine.machine.devices import FP8_CAPABILITY
 from engine.values import MAX_ROWS
-from tests.engine.kernels.cuda.cases import FORMATS
+from tests.engine.kernels.cuda.cases import FORMATS, KINDS
 from tests.engine.kernels.cuda.where import INTERPRETED
 from tests.support import ptx
 
@@ -51,6 +54,7 @@ KERNELS = (
     (blocks, "dequantise_blocks"),
     (bulk_kernel, "finish_rows"),
     (rotary_kernel, "rope_and_store"),
+    (recurrence_kernel, "take_in_rows"),
     *((acceptance, name) for name in ("race_kernel", "accept_kernel")),
     (intrinsics, "stamp_kernel"),
 )
@@ -89,6 +93,30 @@ def linear(kind: Kind, out: int, full: bool, head: bool = False) -> None:
     made(rows, empty(MAX_ROWS, out // 2) if full else None)
 
 
+def experts(kind: Kind) -> None:
+    """Launch the products of 128 experts, of which a token chooses 8, with biases and gates."""
+    out, width, count, chosen = 1536, 2048, 128, 8
+    fusion, shape = Fusion(bias=empty(count, out), gated=True), (out, width)
+    weight: Part = empty(count, out, width)
+    if kind == "int8":
+        scale = empty(count, out, dtype=torch.float32)
+        weight = Int8Weight(empty(count, out, width, dtype=torch.int8), scale)
+    elif kind == "nf4":
+        packed = empty(count, out * width // 2, dtype=torch.uint8)
+        weight = Nf4Weight(packed, empty(count, out * width // GROUP), shape)
+    elif kind in FORMATS:
+        one = planes(FORMATS[kind], out, width)
+        stacked = {
+            name: plane.new_empty(count, *plane.shape)
+            for name in ("codes", "high", "scales", "lows")
+            if (plane := getattr(one, name)) is not None
+        }
+        weight = replace(one, **stacked)
+    pairs = chosen * MAX_ROWS
+    product = make_stacked(weight, fusion, chosen)
+    product(empty(pairs, width), None, empty(pairs, dtype=torch.int32))
+
+
 def layer(
     heads: int, kv_heads: int, width: int, dtype: torch.dtype, cap: float | None, tree: bool = False
 ) -> None:
@@ -106,6 +134,26 @@ def layer(
         heads=heads, head_dim=width, capacity=capacity, tiling=tiling, device=META
     )
     attention.attend(query, cache.slots[0], cache.length, workspace, tiling, cap=cap, tree=table)
+
+
+def recurrence(heads: int, key_heads: int, key_dim: int, value_dim: int, delta: bool) -> None:
+    """Launch a recurrence: of a gated delta net, or Mamba-2."""
+    keys, values = key_heads * key_dim, heads * value_dim
+
+    def numbers(*shape: int) -> torch.Tensor:
+        return empty(*shape, dtype=torch.float32)
+
+    channels = 2 * keys + values
+    layer = Recurrence(
+        numbers(4, channels), None if delta else numbers(channels), numbers(heads), numbers(heads),
+        None if delta else numbers(heads), first=0 if delta else values, query=0, key=keys,
+        value=2 * keys, rate=channels + values, key_heads=key_heads,
+    )  # fmt: skip
+    width = channels + values + (1 + delta) * heads
+    memory = LayerMemory.empty((heads, key_dim, value_dim), width, META)
+    memories = Memories({0: memory}, META)
+    length = empty(1, dtype=torch.int32)
+    take_in(layer, empty(MAX_ROWS, width), memory, memories, length)
 
 
 def verification(rule: Rule, sampled: bool, drafting: bool = False, tree: bool = False) -> None:
@@ -155,6 +203,7 @@ def norms() -> None:
 Launch = Callable[[], None]
 EVERYWHERE: dict[str, Launch] = {
     **{f"{kind} linear": partial(linear, kind, 4096, True) for kind in FORMATS},
+    **{f"{kind} experts": partial(experts, kind) for kind in KINDS},
     "blocks dequantised": dequantising_blocks,
     "bf16 linear": partial(linear, "bf16", 4096, True),
     "int8 linear": partial(linear, "int8", 4096, True),
@@ -165,6 +214,8 @@ EVERYWHERE: dict[str, Launch] = {
     "Qwen2.5 7B, tree": partial(layer, 28, 4, 128, torch.bfloat16, None, True),
     "Gemma 2 9B, tree": partial(layer, 16, 8, 256, torch.bfloat16, 50.0, True),
     "Llama 3.1 8B, tree": partial(layer, 32, 8, 128, torch.bfloat16, None, True),
+    "Qwen3.5": partial(recurrence, 32, 16, 128, 128, True),
+    "Granite 4": partial(recurrence, 48, 1, 128, 64, False),
     "clock": stamps,
     "norm": norms,
     "nf4 dequantised": dequantising,

@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from engine.kernels.cuda import references
+from engine.kernels.cuda.linear.experts import ExpertsLinear
 from engine.kernels.cuda.linear.fusion import PLAIN, Fusion, Norm
 from engine.kernels.cuda.linear.tiles import Kind
 from engine.kernels.formats import int8
 from engine.kernels.torch import int8 as torch_int8
-from tests.engine.kernels.cuda.cases import GROUPED, KINDS, Case, make, near
+from tests.engine.kernels.cuda.cases import GROUPED, KINDS, Case, make, near, weight_on
 from tests.engine.kernels.cuda.where import examples
 
 kinds = pytest.mark.parametrize("kind", KINDS)
@@ -64,6 +65,30 @@ def test_rows_and_slots_do_not_matter(device: torch.device, kind: Kind) -> None:
     whole = found[4]
     for part, result in zip(parts, found, strict=True):
         assert torch.equal(result, whole[part]), part
+
+
+@pytest.mark.gpu
+@kinds
+@pytest.mark.parametrize("gated", [True, False])
+def test_each_row_is_multiplied_by_its_own_expert(
+    device: torch.device, kind: Kind, gated: bool
+) -> None:
+    """Its bits are those it has alone; one expert's layer, for many rows, means the same."""
+    cases = [make(kind, 40, 1088, 1, bias=gated, gated=gated, seed=seed) for seed in range(3)]
+    weights = [weight_on(device, case.weight) for case in cases]
+    biases = [bias for case in cases if (bias := case.fusion.bias) is not None]
+    linear = ExpertsLinear(
+        weights, torch.stack(biases).to(device) if biases else None, 2, gated=gated
+    )
+    chosen, x = torch.tensor([2, 0, 2, 1]), cases[0].rows(4, torch.bfloat16)
+    found = linear(x.to(device), chosen.to(device, torch.int32)).cpu()
+    for row, expert in enumerate(chosen.tolist()):
+        part = slice(row, row + 1)
+        expected = cases[expert].reference()(x[part])
+        assert near(found[part], expected)
+        alone = linear(x[part].to(device), chosen[part].to(device, torch.int32)).cpu()
+        assert torch.equal(alone, found[part])
+        assert near(linear.of(expert)(x[part].to(device)), expected)
 
 
 @pytest.mark.gpu
