@@ -34,7 +34,7 @@ _TYPES: Mapping[str, Any] = {
     **dict.fromkeys(("deleted",), float),
     **dict.fromkeys(("text", "prompt"), _Long | None),
     **dict.fromkeys(("context", "folder"), _Number | _Text | None),
-    **dict.fromkeys(("minutes", "seed", "max_tokens", "value", "threads"), _Scalar),
+    **dict.fromkeys(("minutes", "seed", "max_tokens", "value", "threads", "gpu_layers"), _Scalar),
     "ticket": Annotated[_Text, Field(max_length=64)] | None,
     "settings": _Settings | None,
     "sides": Annotated[list[dict[str, _Scalar]], Field(min_length=2, max_length=2)],
