@@ -80,6 +80,7 @@ def test_a_long_prompt_is_dequantised_for_cublas(
     assert distance(found, expected) < 0.06
 
 
+@pytest.mark.exhaustive
 def test_words_do_not_depend_on_who_drafts(files: tuple[Path, Path]) -> None:
     target, own = files
     session = Session(

@@ -49,7 +49,7 @@ FORMS: dict[str, Any] = {
     "P-EAGLE": peagle,
 }
 """Heads that are made otherwise than ``WRITERS`` does, for a target of one layer or in another form."""
-RARELY = pytest.mark.exhaustive if INTERPRETED else ()
+RARELY = pytest.mark.exhaustive if INTERPRETED else pytest.mark.gpu
 some_kinds = pytest.mark.parametrize(
     "kind", [*USUAL, *(pytest.param(kind, marks=RARELY) for kind in OTHERS)]
 )
@@ -109,7 +109,11 @@ class Beside(Target):
 
 @pytest.mark.parametrize(
     ("kind", "least_int8"),
-    [*((kind, LEAST_INT8) for kind in sorted({*USUAL, *OTHERS, *FORMS})), ("eagle3", 0)],
+    [
+        *((kind, LEAST_INT8) for kind in (*USUAL, *OTHERS)),
+        *(pytest.param(kind, LEAST_INT8, marks=RARELY) for kind in sorted({*FORMS} - {*OTHERS})),
+        ("eagle3", 0),
+    ],
 )
 def test_its_logits_are_nearly_torchs(
     folders: tuple[Path, Path], load_head: Callable[[str], Head], kind: str, least_int8: int,
@@ -182,6 +186,7 @@ def test_a_head_catches_up(session_of: NewSession, kind: str) -> None:
     assert done.token_ids == words(session, NONE, HOT, **follow)
 
 
+@RARELY
 @some_kinds
 def test_what_a_head_was_drawn_from_is_weighed(session_of: NewSession, kind: str) -> None:
     session, rejecting = session_of(kind), asked(kind, 2, acceptance=AcceptanceRule.REJECTION)
@@ -202,6 +207,7 @@ def test_a_head_that_the_kernels_do_not_compute_drafts_from_the_host(
     assert any(round.tree.tokens for round in rounds)
 
 
+@RARELY
 @some_kinds
 def test_what_a_load_reads_with_a_head_is_forgotten(
     new_session: NewSession, kind: str, monkeypatch: pytest.MonkeyPatch

@@ -23,6 +23,8 @@ from engine.request import Speculation
 from engine.values.sampling import AcceptanceRule, Sampling
 from tests.engine.backends.cuda.small import CONTEXT, SIZES, load_reference, tokens
 from tests.engine.backends.cuda.test_rounds import GREEDY, NONE, draft, run, words
+from tests.engine.kernels.cuda.where import INTERPRETED
+from tests.support import sameness
 from tests.support.checkpoints import write_random
 from tests.support.loading import request_for
 from tests.support.sameness import check_rollback, check_rows
@@ -69,9 +71,11 @@ def two_layers(tmp_path_factory: pytest.TempPathFactory) -> Path:
     "quantization", ["bf16", pytest.param("int8", marks=pytest.mark.exhaustive)]
 )
 def test_a_row_of_a_split_model_has_the_same_bits_beside_any_others(
-    two_layers: Path, library: Library, quantization: str
+    two_layers: Path, library: Library, quantization: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And nearly the logits of the whole model in fp32."""
+    if INTERPRETED:
+        monkeypatch.setattr(sameness, "_MOST_ROWS", 5)
     model = load_planned(planned(two_layers, gpu_layers=1, quantization=quantization).target)
     assert isinstance(model, SplitDecoder) and isinstance(model.rest, CudaDecoder)
     assert (len(model.first.architecture.layers), len(model.rest.layers)) == (1, 1)

@@ -46,7 +46,9 @@ def stored_in(name: str, weight: object) -> str:
     return "F32" if floats else "MXFP4" if "exps" in name else "Q4_0" if "attn" in name else "Q8_0"
 
 
-@pytest.fixture(params=FAMILIES)
+@pytest.fixture(
+    params=["qwen3.5", "gpt-oss", pytest.param("lfm2-moe", marks=pytest.mark.exhaustive)]
+)
 def plan(request: pytest.FixtureRequest, tmp_path: Path) -> ModelPlan:
     small = SMALL[request.param] if request.param == "qwen3.5" else {}
     write_family(tmp_path / "folder", request.param, **small)
