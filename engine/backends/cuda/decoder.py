@@ -12,23 +12,20 @@ import torch
 from torch import Tensor
 
 from engine.backends.cuda import layers
+from engine.backends.cuda.attention import DecoderAttention
 from engine.backends.cuda.feed_forward import CudaExperts
 from engine.backends.cuda.heads import HeadOperations
-from engine.backends.cuda.layers import CudaLayer
 from engine.backends.cuda.passes import GraphCache, Parts
-from engine.backends.cuda.prompts import attend_prompt, is_plain
 from engine.backends.cuda.recurrent import new_memories
-from engine.backends.cuda.state import DeviceState, Rotations, Step
+from engine.backends.cuda.state import DeviceState, Step
 from engine.backends.cuda.trial.verdicts import Verdict, kernel_errors
 from engine.backends.layer_decoder import LayerDecoder
 from engine.backends.support import ALL_MIXERS, ATTENTION, DECODER, EXPERTS, GATED_MLP, Support
 from engine.kernels.cuda import STREAMED_ROWS
-from engine.kernels.cuda.attention import Tiling, Workspace, attend, choose_tiling
-from engine.kernels.cuda.kv_cache import LayerKV, StaticKVCache
+from engine.kernels.cuda.kv_cache import StaticKVCache
 from engine.kernels.cuda.linear.bulk import BulkLinear
 from engine.kernels.cuda.linear.dispatch import DTYPE, convert_weight, embedding_of, make_linear
 from engine.kernels.cuda.linear.fusion import PLAIN, FusedLinear, Norm, normalise
-from engine.kernels.cuda.rotary import rope_and_store
 from engine.kernels.cuda.trees import tree_table
 from engine.kernels.formats import AS_STORED, QUANTISED
 from engine.kernels.formats.block_planes import FORMS
@@ -40,13 +37,10 @@ from engine.models.architecture import (
     Experts,
     GatedDeltaNet,
     Mamba2,
-    Rope,
     ShortConvolution,
-    Temperature,
 )
 from engine.models.base import Entry, ModelInfo
 from engine.models.hidden_states import AuxLayer
-from engine.models.rotation import cosines, temperatures
 from engine.models.rounds import RoundDrafter, RoundRunner
 from engine.models.sequence_state import SequenceState
 from engine.models.tensor_shapes import Names
@@ -105,15 +99,14 @@ class CudaDecoder(LayerDecoder[DeviceState, Step]):
         if not architecture.tied:
             weight = convert_weight(quantization, tensor(names.head), self.device)
         self.head = BulkLinear(make_linear(weight), weight, PLAIN)
-        rotations = self._rotations()
-        self._in_images = {key: table for key, table in rotations.items() if key[0].axes}
+        self.attention = DecoderAttention(architecture, info.context, self.device)
         self.layers = [
             layers.load(
                 architecture,
                 spec,
                 names.within(index, tensor),
                 quantization,
-                _rotation_of(spec.mixer, rotations),
+                self.attention.rotation(spec.mixer),
                 self.device,
             )
             for index, spec in enumerate(architecture.layers)
@@ -121,40 +114,22 @@ class CudaDecoder(LayerDecoder[DeviceState, Step]):
         self.verdict: Verdict | None = None  # of the kernels' trial, if there was one
         self._slots = architecture.kv_slots
         self._graphs = GraphCache(self.device)
-        self._workspaces: dict[tuple[int, ...], Workspace] = {}
-        self._temperatures = {
-            each.temperature: temperatures(each.temperature, info.context).to(self.device)
-            for each in architecture.attentions
-            if each.temperature is not None
-        }
-
-    def _rotations(self) -> dict[tuple[Rope, int], Tensor]:
-        """Return the cosines and sines of each rope and width of heads, on the device."""
-        return {
-            (each.rope, each.head_dim): cosines(each.rope, each.head_dim, self._info.context).to(
-                self.device
-            )
-            for each in set(self.architecture.attentions)
-            if each.rope is not None
-        }
 
     def new_state(self, context: int, aux_layers: Sequence[AuxLayer] = ()) -> DeviceState:
         """See ``HiddenStateModel``. Raise DeviceLost if the GPU is lost."""
         with device_errors(self.device):
             capacity = min(context, self._info.context)
-            attentions = self.architecture.attentions
             static = StaticKVCache(
                 self.architecture.kv_sizes,
                 capacity=capacity,
                 device=self.device,
                 dtype=self.cached,
             )
-            for each in set(attentions):
-                self.workspace(each, capacity)
+            self.attention.prepare(capacity)
             aux = self.new_aux(aux_layers, capacity + 1)
             memories = new_memories(self.architecture, self.device)
             saved = self._info.checkpoint_bytes
-            return DeviceState(static, aux, memories, saved, self._in_images)
+            return DeviceState(static, aux, memories, saved, self.attention.in_images)
 
     @torch.inference_mode()
     def logits(self, normed: Tensor) -> Tensor:
@@ -298,7 +273,7 @@ class CudaDecoder(LayerDecoder[DeviceState, Step]):
         for part, (state, _, tree) in zip(inputs.split(counts), step, strict=True):
             if isinstance(spec, Attention):
                 kv = state.static.slots[self._slots[index]]
-                results.append(self._attention(layer, spec, part, kv, state, tree))
+                results.append(self.attention(layer, spec, part, kv, state, tree))
             else:
                 memories, recurrence = state.memories, layer.recurrence
                 assert memories is not None and recurrence is not None
@@ -331,94 +306,6 @@ class CudaDecoder(LayerDecoder[DeviceState, Step]):
         if scale == 1:
             return normalise(result, after, x)
         return torch.add(x, normalise(result, after), alpha=scale)
-
-    def _attention(
-        self,
-        layer: CudaLayer,
-        spec: Attention,
-        qkv: Tensor,
-        kv: LayerKV,
-        state: DeviceState,
-        tree: Tensor | None,
-    ) -> Tensor:
-        """Store the rows' keys and values; return their attention ``(rows, heads * head_dim)``."""
-        cache, length = state.static, state.static.length
-        placed = _rotation_of(spec, state.rotations)
-        query = rope_and_store(
-            qkv.contiguous(),
-            kv,
-            length,
-            rotation=layer.rotation if placed is None else placed,
-            norm=layer.qk_norm,
-            epsilon=self.architecture.epsilon,
-            scale=spec.query_scale,
-            tree=tree,
-        )
-        if spec.temperature is not None:
-            query = self._sharpened(query, spec.temperature, length, tree)
-        if len(query) > STREAMED_ROWS and is_plain(spec, kv, cache.told + len(query)):
-            return attend_prompt(query, kv, cache.told)
-        return self.attend(query, kv, length, spec, tree)
-
-    def attend(
-        self,
-        query: Tensor,
-        kv: LayerKV,
-        length: Tensor,
-        spec: Attention,
-        tree: Tensor | None = None,
-    ) -> Tensor:
-        """Return the attention of rows after ``length`` positions, any number of them in a chain."""
-        workspace = self.workspace(spec, kv.capacity)
-        return _joined(
-            [
-                attend(
-                    part,
-                    kv,
-                    length + index * STREAMED_ROWS if index else length,
-                    workspace,
-                    _tiling(spec),
-                    window=spec.window,
-                    cap=spec.score_cap,
-                    causal=spec.causal,
-                    tree=tree,
-                )
-                for index, part in enumerate(query.split(STREAMED_ROWS))
-            ]
-        )
-
-    def _sharpened(
-        self, query: Tensor, temperature: Temperature, length: Tensor, tree: Tensor | None
-    ) -> Tensor:
-        """Return queries (rows, heads, head_dim) after ``length`` positions, by their temperatures."""
-        table, rows = self._temperatures[temperature], len(query)
-        depths = torch.arange(rows, device=self.device) if tree is None else tree[0, :rows]
-        positions = (length + depths).clamp_max(len(table) - 1)
-        return (query * table[positions][:, None, None]).to(query.dtype)
-
-    def workspace(self, spec: Attention, capacity: int) -> Workspace:
-        """Return attention's workspace for such a cache, which layers of one size share."""
-        key = spec.heads, spec.kv_heads, spec.head_dim, capacity
-        if key not in self._workspaces:
-            self._workspaces[key] = Workspace.make(
-                heads=spec.heads,
-                head_dim=spec.head_dim,
-                capacity=capacity,
-                tiling=_tiling(spec),
-                device=self.device,
-                rows=STREAMED_ROWS,
-            )
-        return self._workspaces[key]
-
-
-def _rotation_of(mixer: object, rotations: Rotations) -> Tensor | None:
-    if not isinstance(mixer, Attention) or mixer.rope is None:
-        return None
-    return rotations.get((mixer.rope, mixer.head_dim))
-
-
-def _tiling(spec: Attention) -> Tiling:
-    return choose_tiling(spec.heads, spec.kv_heads, spec.head_dim)
 
 
 def _joined(parts: list[Tensor]) -> Tensor:

@@ -140,7 +140,7 @@ class HeadOperations(EagerOperations):
         past = rows.start.value + rows.offset  # right where the host has set it, as in a prompt
         if len(query) > STREAMED_ROWS and spec.causal and is_plain(spec, kv, past + len(query)):
             return attend_prompt(query, kv, past)
-        return self.model.attend(query, kv, position, spec)
+        return self.model.attention.attend(query, kv, position, spec)
 
     def unroll(
         self,
