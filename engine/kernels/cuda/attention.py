@@ -52,11 +52,12 @@ def choose_tiling(heads: int, kv_heads: int, head_dim: int) -> Tiling:
     """Return a tiling that puts all query heads of a KV head in one tile, to read its cache once.
 
     Heads wider than 128 get shorter tiles, so that tiles of keys and values fit in the shared memory of
-    a consumer card. Tiles of 64 rows get 8 warps: with 4 their accumulators spill on Blackwell.
+    a consumer card. Tiles of 64 rows, and of 32 with such heads, get 8 warps: with 4 their accumulators
+    spill (Blackwell, and Ampere and Ada).
     """
     rows = min(max(_power(8 * heads // kv_heads), _LEAST), 64)
     wide = head_dim > 128
-    warps = 8 if rows > 32 and head_dim > 64 else 4
+    warps = 8 if rows > (16 if wide else 32) and head_dim > 64 else 4
     return Tiling(
         rows,
         32 if wide else 64,

@@ -209,10 +209,12 @@ EVERYWHERE: dict[str, Launch] = {
     "int8 linear": partial(linear, "int8", 4096, True),
     "nf4 linear": partial(linear, "nf4", 4096, True),
     "Qwen2.5 7B": partial(layer, 28, 4, 128, torch.bfloat16, None),  # most lanes
-    "Gemma 2 9B": partial(layer, 16, 8, 256, torch.bfloat16, 50.0),  # widest
+    "Gemma 2 9B": partial(layer, 16, 8, 256, torch.bfloat16, 50.0),  # wide heads, 16 rows
+    "Gemma 3 1B": partial(layer, 4, 1, 256, torch.bfloat16, None),  # wide heads, 32 rows
     "Llama 3.1 8B": partial(layer, 32, 8, 128, torch.bfloat16, None),
     "Qwen2.5 7B, tree": partial(layer, 28, 4, 128, torch.bfloat16, None, True),
     "Gemma 2 9B, tree": partial(layer, 16, 8, 256, torch.bfloat16, 50.0, True),
+    "Gemma 3 1B, tree": partial(layer, 4, 1, 256, torch.bfloat16, None, True),
     "Llama 3.1 8B, tree": partial(layer, 32, 8, 128, torch.bfloat16, None, True),
     "Qwen3.5": partial(recurrence, 32, 16, 128, 128, True),
     "Granite 4": partial(recurrence, 48, 1, 128, 64, False),
@@ -225,6 +227,8 @@ EVERYWHERE: dict[str, Launch] = {
 FP8_KNOWN: dict[str, Launch] = {
     "Qwen2.5 7B, fp8": partial(layer, 28, 4, 128, FP8, None),
     "Qwen2.5 7B, fp8, tree": partial(layer, 28, 4, 128, FP8, None, True),
+    "Gemma 3 1B, fp8": partial(layer, 4, 1, 256, FP8, None),
+    "Gemma 3 1B, fp8, tree": partial(layer, 4, 1, 256, FP8, None, True),
 }
 ONCE: dict[str, Launch] = {
     **{f"plain {kind} linear": partial(linear, kind, 128256, False) for kind in FORMATS},
@@ -277,7 +281,7 @@ def test_a_kernel_fits_and_nothing_spills(
 @pytest.mark.skipif(INTERPRETED, reason="the interpreter compiles nothing")
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("capability", ptx.CAPABILITIES)
-@pytest.mark.parametrize("name", ["Qwen2.5 7B", "Gemma 2 9B", "Llama 3.1 8B"])
+@pytest.mark.parametrize("name", ["Qwen2.5 7B", "Gemma 2 9B", "Gemma 3 1B", "Llama 3.1 8B"])
 def test_a_row_of_a_tree_goes_through_the_arithmetic_of_a_chain(name: str, capability: int) -> None:
     """The same operations in the same order and layouts, once for the text and once for branches: so a
     row's sums have the same bits."""
