@@ -45,6 +45,7 @@ from tests.engine.backends.cuda.wrong_kernels import (
 from tests.engine.kernels.cuda.where import DEVICE
 from tests.support.checkpoints import write_random
 from tests.support.families import write_family
+from tests.support.gguf_files import write_gguf
 from tests.support.loading import request_for
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("device")]
@@ -52,20 +53,26 @@ pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("device")]
 ASKED = Request(
     token_ids=(5, 6, 7, 8), max_tokens=4, ignore_eos=True, speculation=Speculation(proposer="none")
 )
+BLOCKS = ("Q4_K", "Q6_K")
+"""Formats of GGUF files whose blocks are multiplied as they are stored, of 4 and 6 bits."""
 OF_A_FORMAT = {
-    "bf16_gemm": "bf16",
-    "int8_rows": "int8",
-    "int8_gemm": "int8",
-    "nf4_gemm": "nf4",
-    "dequantise_kernel": "nf4",
+    "int8_rows": ("int8",),
+    "int8_gemm": ("int8",),
+    "nf4_gemm": ("nf4",),
+    "dequantise_kernel": ("nf4",),
+    "block_gemm": BLOCKS,
+    "dequantise_blocks": BLOCKS,
 }
+"""All others are tried with bf16."""
 NAMED = {
     "bf16_gemm": "Bf16Linear",
     "int8_rows": "Int8Linear",
     "int8_gemm": "Int8Linear",
     "nf4_gemm": "Nf4Linear",
+    "block_gemm": "BlockLinear",
     "finish_rows": "Bf16Linear",
     "dequantise_kernel": "Nf4Linear",
+    "dequantise_blocks": "BlockLinear",
     "normalise_rows": "norm",
     "rope_and_store": "rope and cache",
     "attend_splits": "attention",
@@ -75,7 +82,16 @@ NAMED = {
 CASES = {
     "norm": "norm_cases", "rope and cache": "attention_cases", "attention": "attention_cases"
 }  # fmt: skip
-ROWS = ("bf16_gemm", "int8_gemm", "nf4_gemm", "normalise_rows", "rope_and_store", "combine_parts")
+ROWS = (
+    "bf16_gemm", "int8_gemm", "nf4_gemm", "block_gemm", "normalise_rows", "rope_and_store",
+    "combine_parts",
+)  # fmt: skip
+WRONG = [
+    (name, format, spoil)
+    for spoil, names in ((spoil_values, NAMED), (spoil_rows, ROWS))
+    for name in names
+    for format in OF_A_FORMAT.get(name, ("bf16",))
+]
 
 
 @pytest.fixture(scope="module")
@@ -107,6 +123,16 @@ def last(engine: LocalEngine) -> Finished | Failed:
     event = list(engine.generate(ASKED))[-1]
     assert isinstance(event, Finished | Failed)
     return event
+
+
+def load_blocks(root: Path, format: str) -> CudaDecoder:
+    """Return a model whose every matrix is in ``format``; a row is a whole block of it."""
+    wide = {"hidden_size": 256, "intermediate_size": 256, "head_dim": 128}
+    write_random(root / "made", **SIZES | wide)
+    file = write_gguf(
+        root / "made", root / "made.gguf", lambda name, _: "F32" if "norm" in name else format
+    )
+    return load(file, "stored")
 
 
 def first_fault(model: CudaDecoder) -> Finding | None:
@@ -156,18 +182,17 @@ def test_right_kernels_pass(name: str, folder: Path, tmp_path: Path) -> None:
     assert all(0 <= each.error < 0.2 and each.ms > 0 for each in findings)
 
 
-@pytest.mark.parametrize(
-    ("name", "spoil"),
-    [*((name, spoil_values) for name in NAMED), *((name, spoil_rows) for name in ROWS)],
-)
+@pytest.mark.parametrize(("name", "format", "spoil"), WRONG)
 def test_a_wrong_kernel_is_found_and_named(
     name: str,
+    format: str,
     spoil: Callable[[torch.Tensor], None],
     folder: Path,
+    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Wrong in one number, or in one bit of it beside other rows."""
-    model = load(folder, OF_A_FORMAT.get(name, "bf16"))
+    model = load_blocks(tmp_path, format) if format in BLOCKS else load(folder, format)
     for cases in ("norm_cases", "linear_cases", "attention_cases"):
         if cases != CASES.get(NAMED[name], "linear_cases"):
             monkeypatch.setattr(trial, cases, lambda _: [])
