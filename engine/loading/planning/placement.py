@@ -9,8 +9,9 @@ from functools import lru_cache
 from engine.backends.native import build
 from engine.backends.split import why_not_split
 from engine.errors import InvalidRequest
+from engine.kernels.formats import UNQUANTISED
 from engine.loading.planning.choices import Backend, could_be_compiled, quantizations
-from engine.loading.planning.fit import ENOUGH_CONTEXT
+from engine.loading.planning.fit import ENOUGH_CONTEXT, SHORTEST_CONTEXT
 from engine.loading.planning.model_plan import ModelPlan, plan_model
 from engine.loading.planning.sizes import HOST_LAYERS, PairSizes
 from engine.loading.request import LoadRequest
@@ -23,6 +24,50 @@ from engine.values.units import format_bytes
 
 _ANY = 1 << 62
 """Bytes of main memory that hold anything."""
+
+
+def that_fits(
+    plan: ModelPlan, sizes: PairSizes, request: LoadRequest, limit: int, free: int | None
+) -> ModelPlan:
+    """Return the target's ``plan``, or one in fewer bits if only that leaves memory for its context.
+
+    That is ``fit.SHORTEST_CONTEXT`` of the ``limit`` tokens on a CPU, and ``ENOUGH_CONTEXT`` on a GPU,
+    where the most bits go first for which no part is on the CPU, then those for which the draft alone
+    is, and the fewest before layers are left there. Never bf16: int8 is smaller and as fast.
+    """
+    target, device = plan.checkpoint, plan.device
+    on_gpu = device.is_gpu
+    if on_gpu and request.gpu_layers is not None and request.gpu_layers < target.layers:
+        return plan  # layers are on the CPU as people want it, in the format that all have
+    kinds = [kind for kind in quantizations(target, device) if kind not in UNQUANTISED]
+    kinds = [plan.quantization, *(kind for kind in kinds if kind != plan.quantization)]
+    least = _enough(request, limit) if on_gpu else min(limit, SHORTEST_CONTEXT)
+
+    def planned(kind: str) -> ModelPlan:
+        if kind == plan.quantization:
+            return plan
+        return plan_model(target, device, kind, kv_cache_dtype=plan.kv_cache_dtype)
+
+    def context(way: PairSizes, kind: str) -> int:
+        return way.fit(kind, plan.kv_cache_dtype, limit, free).context
+
+    for way in _ways(sizes, request):
+        for kind in kinds:
+            if context(way, kind) >= least:
+                return planned(kind)
+    if on_gpu:
+        fewest = planned(kinds[-1])
+        if context(place(sizes, fewest, request, limit, free), kinds[-1]):
+            return fewest
+    return plan
+
+
+def _ways(sizes: PairSizes, request: LoadRequest) -> list[PairSizes]:
+    """Return ``sizes`` with the draft where ``request`` allows it, the GPU first."""
+    if sizes.draft is None or request.draft_device == "cuda" or not sizes.device.is_gpu:
+        return [sizes]
+    beside = replace(sizes, draft_device=sizes.device.cpu)
+    return [beside] if request.draft_device == "cpu" else [sizes, beside]
 
 
 def place(
@@ -40,10 +85,7 @@ def place(
     if not sizes.device.is_gpu:
         return sizes
     _check(sizes, plan, request)
-    ways = [sizes]
-    if sizes.draft is not None and request.draft_device != "cuda":
-        beside = replace(sizes, draft_device=sizes.device.cpu)
-        ways = [beside] if request.draft_device == "cpu" else [sizes, beside]
+    ways = _ways(sizes, request)
     layers = sizes.target.layers
     if request.gpu_layers is not None and request.gpu_layers < layers:
         ways = [_split(way, layers - request.gpu_layers) for way in ways]

@@ -10,7 +10,7 @@ from engine.drafting import heads as head_kinds
 from engine.drafting.cross_vocabulary.token_table import VocabularyMap
 from engine.drafting.heads.base import HeadPlan
 from engine.errors import IncompatiblePair, OutOfMemory
-from engine.kernels.formats import AS_STORED, AUTO, FP8, UNQUANTISED
+from engine.kernels.formats import AS_STORED, AUTO, FP8
 from engine.loading.files import PairFiles
 from engine.loading.planning import fit
 from engine.loading.planning.choices import (
@@ -24,7 +24,13 @@ from engine.loading.planning.choices import (
 )
 from engine.loading.planning.model_plan import ModelPlan, plan_model
 from engine.loading.planning.pairing import Compatibility, caution, compare, vocabularies
-from engine.loading.planning.placement import host_plan, lacks_step, place, placement_notes
+from engine.loading.planning.placement import (
+    host_plan,
+    lacks_step,
+    place,
+    placement_notes,
+    that_fits,
+)
 from engine.loading.planning.sizes import PairSizes
 from engine.loading.request import LoadRequest
 from engine.loading.specs import ModelSpec
@@ -166,12 +172,10 @@ def read_facts(files: PairFiles, request: LoadRequest) -> PairFacts:
     requested_context = min(target.context, request.context or target.context)
     context_limit = fit.context_limit(target.context, request.context)
     planned = requested_plan
-    if _auto(request, files.pairing.target) and device.torch_device.type == "cpu":
-        planned = _that_fits(
-            requested_plan, sizes, context_limit, min(context_limit, fit.SHORTEST_CONTEXT)
-        )
-        sizes = replace(sizes, linear_factory=_linear_factory(planned))
     free = device_memory.gpu_free_bytes(device.torch_device)
+    if _auto(request, files.pairing.target):
+        planned = that_fits(requested_plan, sizes, request, context_limit, free)
+        sizes = replace(sizes, linear_factory=_linear_factory(planned))
     sizes = place(sizes, planned, request, context_limit, free)
     name, note = files.pairing.target.name, inside if isinstance(inside, str) else None
     if sizes.vision is None and isinstance(vision, VisionPlan):
@@ -363,21 +367,6 @@ def _plan_target(
     if narrower and why_no_fp8_cache(target, plan.quantization, device) is None:
         return replace(plan, kv_cache_dtype=FP8)
     return plan
-
-
-def _that_fits(plan: ModelPlan, sizes: PairSizes, context_limit: int, least: int) -> ModelPlan:
-    """Return ``plan`` if it leaves memory for ``least`` of the ``context_limit`` tokens of context, else
-    the target in the most bits that does, else ``plan``. Never bf16: int8 is smaller and as fast."""
-
-    def context(kind: str) -> int:
-        return sizes.fit(kind, plan.kv_cache_dtype, context_limit, None).context
-
-    target, device = plan.checkpoint, plan.device
-    others = (kind for kind in quantizations(target, device) if kind not in UNQUANTISED)
-    kind = fit.widest((plan.quantization, *others), context, least)
-    if kind == plan.quantization:
-        return plan
-    return plan_model(target, device, kind, kv_cache_dtype=plan.kv_cache_dtype)
 
 
 def _auto(request: LoadRequest, preferred: ModelSpec) -> bool:

@@ -38,7 +38,7 @@ class Machine:
 
     def plan(self, draft: bool = True, heads: Sequence[Path] = (), **settings: object) -> LoadPlan:
         files = self.target, self.draft if draft else None
-        request = request_for(*files, heads, quantization="bf16", **settings)
+        request = request_for(*files, heads, **{"quantization": "bf16", **settings})
         return plan_loading(fetch_pair(request, Catalog((), ()), None), request)
 
 
@@ -167,6 +167,32 @@ def test_a_draft_stays_on_the_gpu_for_a_target_that_is_split(
         "Of the 3 layers of target, 2 are on the GPU and 1 on the CPU, because all do not fit on the GPU",
         "draft drafts on the CPU",
     ]
+
+
+def test_auto_takes_fewer_bits_before_layers_are_left_on_the_cpu(
+    machine: Machine, library: Library
+) -> None:
+    """On a GPU with kernels it did so on a CPU only."""
+    needed = {
+        kind: machine.plan(draft=False, quantization=kind).memory_fit.needed
+        for kind in ("bf16", "int8", "nf4")
+    }
+    assert needed["nf4"] < needed["int8"] < needed["bf16"]
+    auto = {"draft": False, "quantization": "auto", "context": 16384}
+    for kind, gpu in needed.items():
+        machine.gpu = gpu
+        plan = machine.plan(**auto)
+        assert (plan.target.quantization, plan.target.host_layers) == (kind, 0)
+        told = f"bf16 would not fit in memory, so {kind} is used."
+        assert (told in plan.notes) is (kind != "bf16")
+    machine.gpu = needed["nf4"] - 10**5
+    split = machine.plan(**auto)
+    assert split.target.quantization == "nf4" and split.target.host_layers > 0
+    asked = machine.plan(**auto, gpu_layers=1)
+    assert (asked.target.quantization, asked.target.host_layers) == ("bf16", 2)
+    machine.gpu = 10**6
+    with pytest.raises(OutOfMemory, match=r"Even nf4 would need"):
+        machine.plan(**auto)
 
 
 def test_as_many_layers_are_on_the_gpu_as_are_asked_for(
