@@ -15,20 +15,20 @@ def device_drafting(slot: Slot, name: str) -> DeviceDrafting | None:
     return drafting_within(slot.proposer(Speculation(proposer=name)), None)
 
 
-def prepare_rounds(slots: Slots, name: str) -> bool:
+def prepare_rounds(slots: Slots, name: str) -> str:
     """Compile and capture the rounds of all slots, in which ``name`` drafts if it can.
 
-    Return whether all could be captured, on a device that captures.
+    Return why some could not be captured, on a device that captures; else "".
     """
-    captured = True
+    why = ""
     for slot in slots.all():
         inside = device_drafting(slot, name)
         draft = None if inside is None else inside.draft
         runner = slot.target.round_runner(None if draft is None else draft.drafter)
-        captured &= runner.prepare()
+        why = runner.prepare() or why
         if slot is slots.first and slot.target.model.info.device.startswith("cuda"):
             _read_a_prompt(slot.target, draft)
-    return captured
+    return why
 
 
 def _read_a_prompt(target: Target, draft: RoundDraft | None) -> None:

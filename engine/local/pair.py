@@ -173,10 +173,11 @@ def _notes(
     plan: LoadPlan, codec: TextCodec, session: Session, draft: Model | None
 ) -> Iterator[str]:
     yield from plan.notes
-    if not session.captures:
+    if session.uncaptured:
         yield (
-            "Not all rounds could be captured as CUDA graphs, so tokens take longer. If the GPU's memory "
-            "is full, load the model with a shorter context; the log has the reason."
+            "Not all rounds could be captured as CUDA graphs, so tokens take longer: "
+            f"{session.uncaptured.rstrip('.')}. If the GPU's memory is full, load the model with a "
+            "shorter context; the log has more."
         )
     for kind in session.heads_on_host:
         yield (

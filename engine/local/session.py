@@ -93,8 +93,8 @@ class Session:
             lambda: Slot(model, self._resources, captures=graphs, images=images), parallel
         )
         self._times = times
-        self.captures = True
-        """False if rounds that a GPU should replay as graphs run without; see ``prepare_rounds``."""
+        self.uncaptured = ""
+        """Why rounds that a GPU should replay as graphs run without; see ``prepare_rounds``."""
         self.codec = codec
         self._encoded: tuple[object, Prompt] | None = None  # the last request's text and its prompt
         self.grammars = GrammarCompiler(codec.tokenizer_json, model.info.vocabulary, model.info.eos)
@@ -375,7 +375,7 @@ class Session:
             return
         name = proposers.preferred(proposers.available(self.resources.loaded))
         with device_errors(torch.device(self.target.model.info.device)):
-            self.captures = prepare_rounds(self._slots, name)
+            self.uncaptured = prepare_rounds(self._slots, name)
 
     @property
     def heads_on_host(self) -> tuple[str, ...]:

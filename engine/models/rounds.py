@@ -63,9 +63,9 @@ class RoundRunner(Protocol):
     def depths(self) -> tuple[int, ...]:
         """The numbers of tokens that a round may draft, from 0 on, ascending."""
 
-    def prepare(self) -> bool:
-        """Compile and capture the usual rounds, so that no reply waits for it. Return whether it could:
-        what cannot be captured runs without a graph, slower."""
+    def prepare(self) -> str:
+        """Compile and capture the usual rounds, so that no reply waits for it. Return why some could not
+        be captured, which run without a graph, slower; else ""."""
 
     def begin(
         self,

@@ -40,18 +40,20 @@ class Graph:
         return self._works
 
 
-def capture(run: Callable[[], object], what: str, pool: Any) -> Graph | None:
+def capture(run: Callable[[], object], what: str, pool: Any) -> Graph | BaseException:
     """Return the graph of ``run``, which takes memory from ``pool`` and has run before, so that its
-    kernels are compiled. Return None if it fails, for example for lack of memory."""
+    kernels are compiled. If it fails, for example for lack of memory, return the error."""
     graph, stream = torch.cuda.CUDAGraph(), torch.cuda.current_stream()
     try:
         with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
             run()
     except RuntimeError as error:  # a lost device raises again at its next call
-        log.warning("No CUDA graph of %s, so it runs without one, slower: %s", what, error)
+        # Torch ends the capture that ``run`` broke off: the error of that hides the first one.
+        first = error.__context__ or error
+        log.warning("No CUDA graph of %s, so it runs without one, slower: %s", what, first)
         torch.cuda.set_stream(stream)  # a failed capture leaves its own stream set
         # It may also leave torch's allocator in the capture, where freeing memory is an error for good.
         with suppress(RuntimeError):
             torch._C._cuda_endAllocateToPool(stream.device_index, pool)
-        return None
+        return first.with_traceback(None)  # its frames hold memory of the device
     return Graph(graph, what)

@@ -1,11 +1,13 @@
 """Capture rounds as CUDA graphs and replay them; read their results on the host one round late.
 
 A mode is rehearsed before it is captured, because kernels cannot be compiled within a capture. So every
-round of a request is a replay, and its time is that of a replay.
+round of a request is a replay, and its time is that of a replay. A graph is replayed once as a trial: if
+that gives other bits than the rehearsal, rounds of this mode run without it.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -19,8 +21,11 @@ from engine.backends.cuda.round import TIMES, DeviceRound, Mode
 from engine.backends.cuda.trial.verdicts import Verdict, kernel_errors
 from engine.kernels.cuda.sampling.acceptance import Rule, read_result
 from engine.machine.device_memory import pinned
+from engine.machine.devices import ran_out
 from engine.values import RoundResult
 from engine.values.sampling import AcceptanceRule, Sampling
+
+log = logging.getLogger(__name__)
 
 _RULES = {
     AcceptanceRule.GREEDY: Rule.GREEDY,
@@ -73,7 +78,8 @@ class Runner:
         device = round.target.device
         cuda = device.type == "cuda"
         self.captures = captures and cuda
-        self._graphs: dict[Mode, Graph] = {}
+        self._graphs: dict[Mode, Graph | None] = {}  # None: it does not work
+        self._deepest, self._uncaptured = max(self.depths), ""
         self._pool = torch.cuda.graph_pool_handle() if self.captures else None
         empty = pinned if cuda else torch.empty
         self._copies = [empty(round.result.shape, dtype=torch.int32) for _ in range(_UNREAD)]
@@ -139,9 +145,8 @@ class Runner:
             copied.record()
         return Pending(mode.depth, self._top, copy, copied)
 
-    def prepare(self) -> bool:
+    def prepare(self) -> str:
         """See ``RoundRunner``. What few requests have comes later."""
-        wanted = self.captures
         for rule, sampling in (
             (AcceptanceRule.GREEDY, Sampling()),
             (AcceptanceRule.COUPLED, Sampling(temperature=1.0)),
@@ -152,22 +157,35 @@ class Runner:
                 self._prepare(self.mode(depth))
                 if self.round.drafter is not None and 0 < depth <= self.round.drafter.steps:
                     self._prepare(self.mode(depth, drafts=True))
-        return self.captures == wanted
+        return self._uncaptured
 
     def _prepare(self, mode: Mode) -> None:
         """Compile and capture the mode, unless that was done or nothing is captured.
 
         A tree whose rows were computed elsewhere is not rehearsed, which would move these rows twice.
         """
-        if self.captures and mode not in self._graphs and not (mode.tree and mode.given):
+        known = mode in self._graphs or mode.depth > self._deepest
+        if self.captures and not known and not (mode.tree and mode.given):
             with kernel_errors(self._verdict):
-                self.round.rehearse(mode)
-                self._capture(mode)
+                self._capture(mode, self.round.rehearse(mode))
 
-    def _capture(self, mode: Mode) -> None:
-        """Capture the round; if that fails, for example for lack of memory, run without graphs."""
+    def _capture(self, mode: Mode, right: list[Tensor]) -> None:
+        """Capture the round and try the graph, which must give ``right``.
+
+        Without memory for it, capture only rounds of less depth from now on; after another failure, none.
+        """
         graph = capture(partial(self.round.run, mode), str(mode), self._pool)
-        if graph is None:
-            self.captures = False
+        if isinstance(graph, BaseException):
+            if ran_out(graph):
+                self._deepest = mode.depth - 1
+            else:
+                self.captures = False
+            why = (str(graph).splitlines() or [type(graph).__name__])[0]
         else:
-            self._graphs[mode] = graph
+            replayed = self.round.rehearse(mode, graph.replay)
+            if all(map(torch.equal, right, replayed)):
+                self._graphs[mode] = graph
+                return
+            self._graphs[mode], why = None, "a graph gave other results than its operations"
+            log.warning("No CUDA graph of %s, so it runs without one, slower: %s", mode, why)
+        self._uncaptured = self._uncaptured or why

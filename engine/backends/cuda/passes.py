@@ -88,7 +88,7 @@ class GraphCache:
     def _capture(self, compute: Compute, ids: Tensor, parts: Parts, logits: Tensor) -> None:
         """Capture the pass from ``ids`` to ``logits``; its kernels were compiled by earlier passes."""
         graph = capture(lambda: logits.copy_(compute(ids, parts)), "a pass", self._pool)
-        if graph is None:
+        if isinstance(graph, BaseException):
             self.captures = False
             return
         if len(self._graphs) == PASS_GRAPHS:

@@ -7,7 +7,7 @@ tokens of the text, and in the lengths of the models' states.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -105,16 +105,25 @@ class DeviceRound:
         self.allowed[: len(bits)].copy_(bits)
 
     @torch.inference_mode()
-    def rehearse(self, mode: Mode) -> None:
-        """Run the round as ``run`` does, which compiles its kernels, and undo what it changed."""
+    def rehearse(self, mode: Mode, replay: Callable[[], object] | None = None) -> list[Tensor]:
+        """Run the round as ``run`` does, which compiles its kernels, and undo what it changed.
+
+        Return what that was, but for the time. ``replay``: runs the round in place of ``run``.
+        """
         state = self.state
-        changed = [state.numbers, state.drafted, state.seen, self.last_tokens]
+        changed = [state.numbers, state.drafted, state.seen, self.last_tokens, self.result]
         changed += [*self.target_state.changed, state.kept]
         changed += [] if self.drafter is None else self.drafter.changed
         before = [tensor.clone() for tensor in changed]
-        self.run(mode)
+        if replay is None:
+            self.run(mode)
+        else:
+            replay()
+        self.result[TIMES] = 0
+        after = [tensor.clone() for tensor in changed]
         for tensor, values in zip(changed, before, strict=True):
             tensor.copy_(values)
+        return after
 
     def give(self, logits: Tensor) -> None:
         """Write the logits of the next round's rows, which were computed with other sequences' rows."""

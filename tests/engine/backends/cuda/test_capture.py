@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -21,11 +22,15 @@ def test_a_failed_capture_restores_the_stream_and_the_allocator(
 
     @contextmanager
     def graph(_: object, *, pool: tuple[int, int], **__: Any) -> Iterator[None]:
-        """As ``torch.cuda.graph``, of an operation that a capture forbids."""
+        """As ``torch.cuda.graph``, of an operation that a capture forbids: its end fails too."""
         capturing.append(pool)
         current[0] = SimpleNamespace(device_index=0)
-        yield
-        raise RuntimeError("CUDA error: operation failed due to a previous error during capture")
+        try:
+            yield
+        finally:
+            raise RuntimeError(
+                "CUDA error: operation failed due to a previous error during capture"
+            )
 
     monkeypatch.setattr(torch.cuda, "CUDAGraph", object)
     monkeypatch.setattr(torch.cuda, "graph", graph)
@@ -35,5 +40,6 @@ def test_a_failed_capture_restores_the_stream_and_the_allocator(
         torch._C, "_cuda_endAllocateToPool", lambda device, pool: capturing.remove(pool),
         raising=False,
     )  # fmt: skip
-    assert capture(lambda: None, "a round", pool) is None
+    first = RuntimeError("CUDA error: operation not permitted when stream is capturing")
+    assert capture(Mock(side_effect=first), "a round", pool) is first
     assert current == [own] and not capturing

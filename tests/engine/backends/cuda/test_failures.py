@@ -15,6 +15,7 @@ pytest.importorskip("triton")
 
 from engine.backends.cuda import graphs
 from engine.backends.cuda.capture import Graph
+from engine.backends.cuda.graphs import Runner
 from engine.backends.cuda.round import DeviceRound, Mode
 from engine.backends.cuda.trial.verdicts import kernel_errors
 from engine.decoding.text.codec import TextCodec
@@ -70,7 +71,7 @@ def test_a_reply_that_fails_leaves_the_session_whole(
 
     with monkeypatch.context() as patch:
         patch.setattr(DeviceRound, "run", failing)
-        patch.setattr("engine.backends.cuda.graphs.Runner._capture", lambda self, mode: None)
+        patch.setattr("engine.backends.cuda.graphs.Runner._capture", lambda *_: None)
         session.target._runners.clear()
         with pytest.raises(expected):
             list(session.run(request, lambda: False))
@@ -111,6 +112,60 @@ def test_a_graph_that_fails_in_mid_reply_is_run_without(
         return
     assert list(session.run(ASKED, lambda: False))[-1] == whole
     assert replays == 3
+
+
+@pytest.mark.gpu
+@pytest.mark.usefixtures("device")
+@pytest.mark.parametrize("fault", ["numbers", "seen", "result", "nothing"])
+def test_a_graph_that_gives_other_bits_is_not_used(
+    fault: str, folders: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with an address that went stale; ``nothing``: the graph writes elsewhere altogether."""
+    session = Session(load(folders[0]), TextCodec(folders[0]), Resources())
+    whole, runner = list(session.run(ASKED, lambda: False))[-1], session.target.round_runner(None)
+    tried = list[str]()
+
+    def captured(run: Callable[[], object], what: str, pool: Any) -> Graph:
+        def replay() -> None:
+            tried.append(what)
+            if fault != "nothing":
+                run()
+                state = runner.round.state
+                {"numbers": state.numbers, "seen": state.seen, "result": runner.round.result}[
+                    fault
+                ][1] += 1
+
+        graph: Any = SimpleNamespace(replay=replay)
+        return Graph(graph, what)
+
+    monkeypatch.setattr(graphs, "capture", captured)
+    monkeypatch.setattr(runner, "captures", True)
+    monkeypatch.setattr(runner, "_graphs", {})
+    assert list(session.run(ASKED, lambda: False))[-1] == whole
+    assert len(tried) == 1 and runner._uncaptured and not any(runner._graphs.values())
+
+
+@pytest.mark.gpu
+@pytest.mark.usefixtures("device")
+def test_memory_for_less_depth_is_used(
+    folders: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runner, tried = (
+        Runner(DeviceRound(model := load(folders[0]), model.new_state(64))),
+        list[Mode](),
+    )
+
+    def captured(run: Any, what: str, pool: Any) -> Any:
+        tried.append(run.args[0])
+        if tried[-1].depth >= 2:
+            return torch.OutOfMemoryError("CUDA out of memory.")
+        return SimpleNamespace(replay=lambda: (run(), True)[1])
+
+    monkeypatch.setattr(graphs, "capture", captured)
+    runner.captures = True
+    assert runner.prepare() == "CUDA out of memory."
+    assert [each.depth for each in tried] == [0, 1, 2, 0, 1, 0, 1]
+    assert len(runner._graphs) == 6
 
 
 def test_what_the_gpu_refused_is_a_kernels_fault_and_a_lost_gpu_is_not() -> None:

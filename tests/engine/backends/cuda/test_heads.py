@@ -216,11 +216,11 @@ def test_what_a_load_reads_with_a_head_is_forgotten(
     session = new_session(kind)
     model: Any = session.target.model
     with monkeypatch.context() as patch:
-        patch.setattr(Runner, "prepare", lambda _: True)
+        patch.setattr(Runner, "prepare", lambda _: "")
         patch.setattr(model, "_info", replace(model.info, device="cuda"))
         session.prepare_rounds()
     proposer: Any = session._slots.first.proposer(asked(kind))
-    assert session.captures and not session.target.keys and not proposer.tokens
+    assert not session.uncaptured and not session.target.keys and not proposer.tokens
     rounds, done = run(session, asked(kind), HOT, max_tokens=4)
     expected, _ = run(new_session(kind), asked(kind), HOT, max_tokens=4)
     assert [each.tree for each in rounds] == [each.tree for each in expected]

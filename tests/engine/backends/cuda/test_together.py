@@ -184,13 +184,13 @@ def test_a_load_prepares_the_rounds_of_every_slot(
     model: Any = session.target.model  # a GPU also reads a prompt
     monkeypatch.setattr(model, "_info", replace(model.info, device="cuda", context=24))
 
-    def prepare(self: Runner) -> bool:
+    def prepare(self: Runner) -> str:
         prepared.append(self)
-        return True
+        return ""
 
     monkeypatch.setattr(Runner, "prepare", prepare)
     session.prepare_rounds()
-    assert session.captures
+    assert not session.uncaptured
     slots = session._slots.all()
     assert len(slots) == 2 and [each.round.target_state for each in prepared] == [
         slot.target.state for slot in slots
