@@ -272,6 +272,8 @@ def test_beside_a_gpu_the_place_of_draft_and_layers_is_chosen_on_both_pages(
     models, app, lying_here, monkeypatch
 ):
     monkeypatch.setattr(Pickers, "uses_gpu", lambda _: True)
+    models.reload()  # a card that was opened keeps its options
+    tab(models, "all")
     large = str(lying_here / "large.gguf")
     opened = card(models, "large")
     opened.locator("summary", has_text="Load options").click()

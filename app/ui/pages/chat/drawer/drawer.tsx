@@ -78,9 +78,9 @@ function SystemChoice({ page, state }: { page: ChatPage; state: PageState }) {
   const own = chat === null ? prompts.find((each) => each.name === preset) : system;
   const names = prompts.map((each) => each.name);
   if (own && !names.includes(own.name)) names.push(own.name);
-  const choose = async (chosen: string) => {
+  const choose = (chosen: string) => {
     page.set({ preset: chosen, system: prompts.find((each) => each.name === chosen) ?? null });
-    if (chat !== null) await page.ask("use_system", { chat, name: chosen });
+    if (chat !== null) page.choosing = page.ask("use_system", { chat, name: chosen });
   };
   const save = async () => {
     const answer = await page.ask("keep_prompt", { name: name?.trim(), text: page.settings.values?.system ?? "" });

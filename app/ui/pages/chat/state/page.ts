@@ -34,6 +34,7 @@ export class ChatPage extends Store<PageState> {
   follow: Follow | null = null; // keeps the conversation at its end
   settings: any = null;
   renewing: Promise<void> | undefined = undefined;
+  choosing: Promise<unknown> | undefined = undefined; // of this chat's system prompt
   written: any = undefined; // counts the messages that Python has stored
 
   constructor(readonly server: Endpoints) {

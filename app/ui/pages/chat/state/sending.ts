@@ -64,6 +64,7 @@ export class Sending {
     let answer;
     try {
       await page.renewing; // the settings of a pair that was loaded just now
+      await page.choosing; // the system prompt, which the request must find
       answer = await answered(
         page.server.act({ ...data, preset: page.state.preset, off: page.state.toolsOff, ...page.settings.sent }),
       );
