@@ -57,11 +57,19 @@ def report(
     return shortened(text).strip() + "\n"
 
 
-def gpu_trials() -> str:
-    """Return what the trials of the GPU's kernels found on this machine, as tables for a bug report."""
+def gpu_here() -> str:
+    """Return the GPU with its driver, Triton, torch and the kernels' version."""
     from engine.backends.cuda.trial import verdicts  # brings torch
 
-    lines = [verdicts.machine()]
+    return verdicts.machine()
+
+
+def gpu_trials() -> str:
+    """Return what the trials of the GPU's kernels found on this machine, as tables for a bug report;
+    empty if no model was tried."""
+    from engine.backends.cuda.trial import verdicts  # brings torch
+
+    lines = []
     for verdict in verdicts.kept():
         if verdict.machine != verdicts.machine():
             continue
@@ -73,16 +81,14 @@ def gpu_trials() -> str:
         ]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines += ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
-    if len(lines) == 1:
-        lines += ["", "No model was tried with the GPU's kernels."]
-    return shortened("\n".join(lines)) + "\n"
+    return shortened("\n".join(lines))
 
 
 def why_no_trial() -> str | None:
-    """Return why kernels cannot be tried on a GPU here, with the remedy; None if they can."""
+    """Return why kernels cannot be tried on a GPU here, with what runs instead; None if they can."""
     reason = devices.why_no_gpu()
     if reason is not None:
-        return f"There is no GPU to test here. {reason}"
+        return f"No GPU can be tested here, so models run on the CPU. {reason}"
     device = devices.choose("cuda")
     return None if device.kernels else " ".join(device.notes)
 

@@ -10,10 +10,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from typer import Option
+from typer import Exit, Option
 
 from app import paths
 from app.cli import options
+from app.main import DEFAULT_PAIR, Settings, first_load
 from app.settings.preferences import Preferences, PreferencesFile, StartWith
 from engine.api import LoadRequest
 from engine.errors import InvalidRequest
@@ -85,9 +86,12 @@ def _begins_with(preferences: Preferences) -> str:
 
 def diagnostics(
     gpu: bool = Option(
-        False, "--gpu", help="Test the GPU's kernels with --pair, and print all results to send in."
+        False,
+        "--gpu",
+        help="Test the GPU's kernels with --pair (default: the pair that the app starts "
+        "with), and print all results to send in. Exits with 1 if nothing was tried.",
     ),
-    pair: options.PairOption = "pip",
+    pair: options.PairOption = "",
     again: bool = Option(False, "--again", help="With --gpu: forget earlier results first."),
     data_dir: options.DataDirOption = None,
 ) -> None:
@@ -102,7 +106,7 @@ def diagnostics(
 
     data = paths.data_folder(data_dir)
     if gpu:
-        _test_gpu(LoadRequest.parse(pair, device="cuda"), data, again=again)
+        _test_gpu(pair, data, again=again)
         return
     where = folders(data, models_folder(data))
     print(reports.report(None, where, secrets=(hub_token().get()[0],)), end="")
@@ -174,15 +178,25 @@ def _compile(candidates: Sequence[Compiler]) -> None:
     print(f"The compiled kernels were ready in {time.monotonic() - start:.0f} s.")
 
 
-def _test_gpu(request: LoadRequest, data: Path, *, again: bool) -> None:
-    """Load a pair on the GPU, which tries its kernels, and print what was found."""
+def _test_gpu(pair: str, data: Path, *, again: bool) -> None:
+    """Load a pair on the GPU, which tries its kernels, and print what was found.
+
+    An empty ``pair`` is what the app starts with. Raises Exit if nothing was tried."""
     from app import diagnostics as reports
     from app.cli.loading import open_here
 
+    print(reports.gpu_here(), flush=True)  # before what may end the program
     if (reason := reports.why_no_trial()) is not None:
-        print(f"{reason}\nThe same command on a machine with such a GPU prints the results.")
-        return
+        print(f"{reason}\nNothing was tried.")
+        raise Exit(1)
     if again:
         reports.forget_trials()
-    with open_here(request, data, log=True):
-        print(reports.gpu_trials(), end="")
+    stated = Settings(
+        load=LoadRequest.parse(pair or DEFAULT_PAIR, device="cuda"),
+        fixed=frozenset({"device", "pair"} if pair else {"device"}),
+    )
+    with open_here(first_load(data, stated).load, data, log=True):
+        found = reports.gpu_trials()
+    print(found or "\nNo model was tried with the GPU's kernels.")
+    if not found:
+        raise Exit(1)

@@ -11,16 +11,18 @@ import pytest
 import torch
 
 from app import diagnostics
+from app.settings.preferences import PreferencesFile
 from app.web.recent_errors import MOST, RecentErrors
 from engine.api import LoadRequest
 from engine.loading.catalog import open_catalog
 from engine.machine import processor
-from engine.machine.devices import Device
-from tests.app.cli.conftest import Foretoken, foretoken
+from engine.machine.devices import Device, Facts
+from tests.app.cli.conftest import Foretoken, foretoken, model
 from tests.support.fake_engine import FakeEngine
+from tests.support.fixtures import pair
 from tests.support.places import ROOT
 
-__all__ = ["foretoken"]  # a fixture
+__all__ = ["foretoken", "model", "pair"]  # fixtures
 
 
 @pytest.fixture
@@ -116,10 +118,51 @@ def test_without_a_gpu_the_command_says_what_to_do(
     reason = "PyTorch finds no CUDA device. Check nvidia-smi and CUDA_VISIBLE_DEVICES."
     monkeypatch.setattr("engine.machine.devices.why_no_gpu", lambda: reason)
     told = foretoken("diagnostics", "--gpu", "--data-dir", tmp_path)
-    assert told.out == (
-        f"There is no GPU to test here. {reason}\n"
-        "The same command on a machine with such a GPU prints the results.\n"
+    first, *others = told.out.splitlines()
+    assert first.startswith("No GPU that PyTorch can use, driver ")
+    assert f"torch {torch.__version__}" in first
+    assert others == [
+        f"No GPU can be tested here, so models run on the CPU. {reason}", "Nothing was tried."
+    ]  # fmt: skip
+    assert told.status == 1
+
+
+def test_with_a_gpu_that_is_too_old_the_command_says_what_runs_instead(
+    foretoken: Foretoken, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = Facts(True, True, count=1, name="GTX 1660", capability=(7, 5), triton=True)
+    monkeypatch.setattr("engine.machine.devices.look", lambda: old)
+    told = foretoken("diagnostics", "--gpu", "--data-dir", tmp_path)
+    assert "GTX 1660 has compute capability 7.5, and the kernels need 8.0, so the model" in told.out
+    assert told.out.endswith(
+        "runs with PyTorch operations: slower, and in fp32 or bf16 only.\nNothing was tried.\n"
     )
+    assert told.status == 1
+
+
+@pytest.mark.parametrize(("stated", "target"), [((), "last"), (("--pair", "pip"), "pip")])
+def test_the_command_tests_the_pair_that_the_app_starts_with(
+    stated: tuple[str, ...],
+    target: str,
+    foretoken: Foretoken,
+    model: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    PreferencesFile(tmp_path).remember(LoadRequest(target=str(model)))
+    monkeypatch.setattr(diagnostics, "why_no_trial", lambda: None)
+    monkeypatch.setattr(diagnostics, "gpu_trials", str)
+    seen: list[LoadRequest] = []
+
+    def load(request: LoadRequest, *_: object, **__: object) -> nullcontext[None]:
+        seen.append(request)
+        return nullcontext()
+
+    monkeypatch.setattr("app.cli.loading.open_here", load)
+    told = foretoken("diagnostics", "--gpu", *stated, "--data-dir", tmp_path)
+    (request,) = seen
+    assert request.target == (str(model) if target == "last" else target)
+    assert request.device == "cuda" and told.status == 1
 
 
 def test_the_results_of_the_gpus_kernels_are_a_table_to_send_in(
@@ -145,5 +188,6 @@ def test_the_results_of_the_gpus_kernels_are_a_table_to_send_in(
     assert "kernel      shape        worst error  ms    result\n" in told
     assert "Bf16Linear  6144 x 4096  1.9e-03      0.02  right\n" in told
     assert "attention   32 heads     inf          0.10  its values are off\n" in told
-    told = foretoken("diagnostics", "--gpu", "--again", "--data-dir", tmp_path).out
-    assert told.endswith("No model was tried with the GPU's kernels.\n")
+    again = foretoken("diagnostics", "--gpu", "--again", "--data-dir", tmp_path)
+    assert again.out.endswith("No model was tried with the GPU's kernels.\n")
+    assert again.status == 1

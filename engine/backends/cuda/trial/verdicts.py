@@ -218,7 +218,7 @@ def _file() -> Path:
 @functools.cache
 def machine() -> str:
     """Name all that a kernel's results depend on beside the model: GPU, driver, compilers and code."""
-    gpu = "Triton's interpreter"
+    gpu = f"No GPU that PyTorch can use, driver {_driver()}"
     if torch.cuda.is_available():
         major, minor = torch.cuda.get_device_capability()
         gpu = f"{torch.cuda.get_device_name()} ({major}.{minor}), driver {_driver()}"
@@ -230,7 +230,7 @@ def machine() -> str:
 
 def _driver() -> str:
     """Return the driver's version as nvidia-smi tells it, since WSL has no file of it; else that of CUDA
-    which the driver has."""
+    which the driver has, or "none"."""
     command = [nvidia_smi() or "nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
     try:
         told = subprocess.run(
@@ -239,8 +239,8 @@ def _driver() -> str:
         ).stdout  # fmt: skip
     except (OSError, subprocess.SubprocessError):
         told = ""
-    cuda = torch._C._cuda_getDriverVersion()  # type: ignore[attr-defined]
-    return (told.split() or [f"of CUDA {cuda}"])[0]
+    cuda = getattr(torch._C, "_cuda_getDriverVersion", int)()  # 0 without a driver
+    return (told.split() or [f"of CUDA {cuda}" if cuda else "none"])[0]
 
 
 def _code_version() -> str:
