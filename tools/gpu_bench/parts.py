@@ -125,7 +125,8 @@ class Bench:
 
         def calls(rows: int) -> list[Callable[[], Tensor]]:
             part = query[:rows]
-            return [partial(model.attend, part, slot, cache.length, spec) for slot in cache.slots]
+            attend = model.attention.attend
+            return [partial(attend, part, slot, cache.length, spec) for slot in cache.slots]
 
         name, size = f"attention of {past}", 4 * sizes.kv_heads * sizes.head_dim * past
         self._time(size, calls, table="Kernels", model=sizes.name, kernel=name, weights="bf16")

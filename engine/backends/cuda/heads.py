@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from engine.backends import operations
+from engine.backends.cuda.attention import DecoderAttention
 from engine.backends.cuda.layers import wrong_width
 from engine.backends.cuda.prompts import attend_prompt, is_plain
 from engine.backends.cuda.state import DeviceState
@@ -31,7 +32,7 @@ from engine.kernels.native.program import Unsupported
 from engine.kernels.operands import Candidates, Number, Rows, Tokens
 from engine.kernels.torch.linear import Linear
 from engine.models.activations import ACTIVATIONS
-from engine.models.architecture import Architecture, Attention
+from engine.models.architecture import Architecture
 from engine.models.hidden_states import AuxLayer
 from engine.models.rotation import cosines
 from engine.noise import Draws
@@ -53,11 +54,10 @@ class HeadTarget(Protocol):
 
     device: torch.device
     embedding: Callable[[Tensor], Tensor]
+    attention: DecoderAttention
     verdict: Verdict | None
 
     def logits(self, normed: Tensor) -> Tensor: ...
-
-    def attend(self, query: Tensor, kv: LayerKV, length: Tensor, spec: Attention) -> Tensor: ...
 
 
 class HeadOperations(EagerOperations):
