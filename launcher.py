@@ -238,15 +238,17 @@ def run_installers(what: str, root: Path) -> tuple[int, str]:
     pins = root / ".ci" / "constraints.txt"
     tested = ["-c", str(pins)] if pins.exists() else []
     uv = find_uv(root) if tested else None
-    builds = [["--torch-backend", "cpu"]] if is_linux_without_nvidia() else []
-    for build in [*builds, []] if uv else []:
+    for backend in dict.fromkeys((torch_backend(), None)) if uv else ():
+        build = ["--torch-backend", backend] if backend else []
         here = ["--python", str(venv_python(root)), "--index-strategy", "unsafe-best-match"]
         command = [str(uv), "pip", "install", *here, "-e", what, *tested, *build]
         status, output = run(command, root, settings_of_pip(venv_python(root)))
         if not status:
             return status, output
         failed = (
-            "uv could not get PyTorch's build for CPUs" if build else "uv could not install this"
+            f"uv could not get PyTorch's build for {'CPUs' if backend == 'cpu' else 'the GPU'}"
+            if backend
+            else "uv could not install this"
         )
         say(f"      {failed}; using {'the usual build' if build else 'pip'}. {last_line(output)}")
     install = ["install", "--no-compile", "-e", what]
@@ -257,10 +259,13 @@ def run_installers(what: str, root: Path) -> tuple[int, str]:
     return status, output
 
 
-def is_linux_without_nvidia(system: str = sys.platform) -> bool:
-    """Return True where PyTorch's usual build brings gigabytes of CUDA that nothing can use."""
-    has_gpu = any(map(os.path.exists, NVIDIA_SIGNS)) or shutil.which("nvidia-smi")
-    return system == "linux" and not has_gpu
+def torch_backend(system: str = sys.platform) -> str | None:
+    """Return uv's name of PyTorch's build, where the usual one is wrong: on Linux it brings gigabytes of
+    CUDA, on Windows none."""
+    has_gpu = shutil.which("nvidia-smi") is not None
+    if system == "linux":
+        return None if has_gpu or any(map(os.path.exists, NVIDIA_SIGNS)) else "cpu"
+    return "auto" if system == "win32" and has_gpu else None
 
 
 def find_uv(root: Path) -> str | None:

@@ -90,7 +90,7 @@ def why_no_trial() -> str | None:
     if reason is not None:
         return f"No GPU can be tested here, so models run on the CPU. {reason}"
     device = devices.choose("cuda")
-    return None if device.kernels else " ".join(device.notes)
+    return None if device.kernels else shortened(" ".join(device.notes))
 
 
 def forget_trials() -> None:

@@ -130,17 +130,22 @@ MISSING = (1, "ERROR: No matching distribution found for torch==2.13.0")
 
 
 @pytest.mark.parametrize(
-    ("nvidia", "answers", "tried"),
+    ("system", "nvidia", "answers", "tried"),
     [
-        (False, [(0, "")], ["uv cpu"]),
-        (True, [(0, "")], ["uv"]),
-        (False, [OFFLINE, (0, "")], ["uv cpu", "uv"]),
-        (False, [OFFLINE, OFFLINE, (0, "")], ["uv cpu", "uv", "pip"]),
-        (True, [OFFLINE, MISSING, (0, "")], ["uv", "pip", "pip untested"]),
-        (True, [OFFLINE, OFFLINE], ["uv", "pip"]),
+        ("linux", False, [(0, "")], ["uv cpu"]),
+        ("linux", True, [(0, "")], ["uv"]),
+        ("win32", False, [(0, "")], ["uv"]),
+        ("win32", True, [(0, "")], ["uv auto"]),
+        ("win32", True, [OFFLINE, (0, "")], ["uv auto", "uv"]),
+        ("darwin", False, [(0, "")], ["uv"]),
+        ("linux", False, [OFFLINE, (0, "")], ["uv cpu", "uv"]),
+        ("linux", False, [OFFLINE, OFFLINE, (0, "")], ["uv cpu", "uv", "pip"]),
+        ("linux", True, [OFFLINE, MISSING, (0, "")], ["uv", "pip", "pip untested"]),
+        ("linux", True, [OFFLINE, OFFLINE], ["uv", "pip"]),
     ],
 )
-def test_a_cpu_build_of_torch_comes_where_it_can_and_what_fails_is_said(
+def test_a_fitting_build_of_torch_comes_where_it_can_and_what_fails_is_said(
+    system: str,
     nvidia: bool,
     answers: list[tuple[int, str]],
     tried: list[str],
@@ -156,13 +161,17 @@ def test_a_cpu_build_of_torch_comes_where_it_can_and_what_fails_is_said(
     def run(command: list[str], *_: object) -> tuple[int, str]:
         name = "uv" if command[0] == "uv" else "pip"
         untested = "" if "-c" in command else " untested"
-        seen.append(name + (" cpu" if "--torch-backend" in command else "") + untested)
+        build = f" {command[-1]}" if command[-2] == "--torch-backend" else ""
+        seen.append(name + build + untested)
         return next(left)
 
     monkeypatch.setattr(launcher, "run", run)
     monkeypatch.setattr(launcher, "find_uv", lambda root: "uv")
     monkeypatch.setattr(launcher, "settings_of_pip", lambda root: {})
-    monkeypatch.setattr(launcher, "is_linux_without_nvidia", lambda: not nvidia)
+    choose = launcher.torch_backend
+    monkeypatch.setattr(launcher, "torch_backend", lambda: choose(system))
+    monkeypatch.setattr(launcher, "NVIDIA_SIGNS", ())
+    monkeypatch.setattr(launcher.shutil, "which", lambda name: name if nvidia else None)
     assert launcher.run_installers(".", project)[0] == answers[-1][0]
     assert seen == tried
     said = capsys.readouterr().out.splitlines()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
+import sys
 import sysconfig
 import warnings
 from collections.abc import Iterator
@@ -326,20 +327,23 @@ def _what_lacks(facts: Facts) -> str | None:
         has = ".".join(map(str, facts.capability))
         return f"{facts.name} has compute capability {has}, and the kernels need 8.0, {slower}"
     if not facts.triton:
-        return f"Triton is not installed (Linux only), {slower}"
+        package = "triton-windows" if sys.platform == "win32" else "triton"
+        install = f"{sys.executable} -m pip install {package}"
+        return f"Triton is not installed ({install}), {slower}"
     if facts.missing:
         return f"Triton needs a C compiler, but {facts.missing}, {slower}"
     return None
 
 
 def has_triton() -> bool:
-    """Return True if Triton is installed. It exists on Linux only."""
+    """Return True if Triton is installed."""
     return importlib.util.find_spec("triton") is not None
 
 
 def lacks_to_build() -> str:
     """Return what Triton lacks to build its launchers, which are C code; "" if nothing."""
-    if not (os.environ.get("CC") or any(map(shutil.which, ("gcc", "clang", "cc")))):
+    has_compiler = os.environ.get("CC") or any(map(shutil.which, ("gcc", "clang", "cc")))
+    if not has_compiler and sys.platform != "win32":  # triton-windows brings one
         return "none was found (install gcc, or set CC)"
     scheme = sysconfig.get_default_scheme().replace("posix_local", "posix_prefix")
     headers = Path(sysconfig.get_paths(scheme=scheme)["include"])

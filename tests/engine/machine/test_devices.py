@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -36,6 +37,19 @@ def test_a_gpu_without_kernels_runs_torch_and_says_why(
     place = decide("auto", facts)
     assert (place.torch_device.type, place.kernels, place.bf16) == ("cuda", False, bf16)
     assert all(word in place.notes[0] for word in words)
+
+
+def test_on_windows_triton_is_another_package_and_brings_its_compiler(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sys, "platform", "win32")
+    monkeypatch.setattr("shutil.which", lambda *_, **__: None)
+    monkeypatch.delenv("CC", raising=False)
+    (note,) = decide("auto", replace(GOOD, triton=False)).notes
+    assert f"{sys.executable} -m pip install triton-windows" in note
+    assert "install gcc" not in devices.lacks_to_build()
+    monkeypatch.setattr(sys, "platform", "linux")
+    assert "install gcc" in devices.lacks_to_build()
 
 
 @pytest.mark.parametrize(
