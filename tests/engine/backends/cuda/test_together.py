@@ -27,6 +27,7 @@ from engine.models.base import Entry
 from engine.models.hidden_states import NORMED, AuxLayer
 from engine.request import Control, Request, Speculation
 from engine.values.grammar import Grammar, GrammarKind
+from tests.engine.backends.cuda.replays import Replay
 from tests.engine.backends.cuda.small import load, tokens
 from tests.engine.backends.cuda.test_rounds import DRAWN, GREEDY, NONE, PENALISED, draft
 from tests.engine.kernels.cuda.where import INTERPRETED
@@ -131,12 +132,12 @@ CROWD = (
 
 @pytest.fixture
 def replays(together: Session, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Interpreted, a captured pass runs again instead of being replayed; note each replay."""
+    """Note each replay; see ``Replay``."""
     model, found = together.target.model, list[str]()
     assert isinstance(model, CudaDecoder)
 
     def captured(run: Callable[[], object], what: str, pool: Any) -> Any:
-        graph = SimpleNamespace(replay=run) if INTERPRETED else capture(run, what, pool)
+        graph = Replay(run) if INTERPRETED else capture(run, what, pool)
         assert graph is not None
         return SimpleNamespace(replay=lambda: (found.append(what), graph.replay()))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -24,6 +23,7 @@ from engine.models.hidden_states import NORMED, AuxLayer
 from engine.request import Control, Speculation
 from engine.values.grammar import Grammar, GrammarKind
 from engine.values.sampling import AcceptanceRule, Sampling
+from tests.engine.backends.cuda.replays import Replay
 from tests.engine.backends.cuda.small import load, tokens
 from tests.engine.backends.cuda.test_heads import HOT, MOST, load_head
 from tests.engine.backends.cuda.test_rounds import GREEDY, NONE, PROMPT, request_of, run, words
@@ -59,14 +59,14 @@ def new_session(
 
 @pytest.fixture
 def captured(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Interpreted, rounds are rehearsed too, and run again instead of being replayed; note each mode."""
+    """Interpreted, rounds are rehearsed too, and their replays checked; note each mode."""
     modes: list[str] = []
 
     def noting(run: Callable[[], object], what: str, pool: Any) -> Any:
         modes.append(what)
         if not INTERPRETED:
             return capture(run, what, pool)
-        return SimpleNamespace(replay=lambda: (run(), True)[1])
+        return Replay(run)
 
     monkeypatch.setattr(graphs, "capture", noting)
     if INTERPRETED:

@@ -1,0 +1,68 @@
+"""What a captured round repeats is at the same place in each round."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+pytest.importorskip("triton")
+
+from engine.backends.cuda.graphs import Runner
+from engine.backends.cuda.round import DeviceRound
+from engine.events import Tree
+from engine.values.sampling import AcceptanceRule, Sampling
+from tests.engine.backends.cuda.small import load
+from tests.engine.backends.cuda.test_trees import captured
+from tests.engine.kernels.cuda.where import INTERPRETED
+
+pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("device")]
+__all__ = ["captured"]
+
+TEXT, DRAFT = (5, 6, 7, 8), (9, 10)
+TREE = Tree(DRAFT, (-1, -1))
+
+
+@pytest.mark.parametrize("moved", ["", "allowed", "given", "q", "drafted", "tree"])
+def test_what_the_host_writes_stays_where_the_graph_reads_it(
+    folders: tuple[Path, Path], captured: list[str], moved: str
+) -> None:
+    """A tensor that is another one in the second round is found."""
+    if moved and not INTERPRETED:
+        pytest.skip("a graph of a device cannot tell")
+    model = load(folders[0])
+    state, vocabulary = model.new_state(64), model.info.vocabulary
+    logits = model.forward(TEXT[:-1], state, last=3).clone()
+    round = DeviceRound(model, state)
+    runner = Runner(round)
+    allowed = torch.full((3, -(-vocabulary // 32)), -1, dtype=torch.int32, device=logits.device)
+
+    def launch(rule: AcceptanceRule) -> None:
+        runner.begin(Sampling(temperature=1.0), rule, 0, TEXT, len(TEXT))
+        tree = rule is AcceptanceRule.COUPLED
+        runner.put(
+            DRAFT, None if tree else logits[:2].softmax(1), TREE.row_parents if tree else None
+        )
+        if moved in ("drafted", "tree") and captured:
+            _move(round.state, moved)
+        elif moved and captured:
+            _move(round, moved)
+        runner.allow(allowed)
+        given: dict[str, Any] = {} if tree else {"logits": logits, "drawn": True}
+        runner.launch(2, masked=True, tree=tree, **given).read()
+
+    rule = AcceptanceRule.COUPLED if moved in ("drafted", "tree") else AcceptanceRule.REJECTION
+    launch(rule)
+    if moved:
+        with pytest.raises(AssertionError, match="not what was captured"):
+            launch(rule)
+        return
+    for rule in (AcceptanceRule.COUPLED, AcceptanceRule.REJECTION, AcceptanceRule.COUPLED):
+        launch(rule)
+    assert len(captured) == 2 and runner.captures and not runner._uncaptured
+
+
+def _move(owner: object, name: str) -> None:
+    object.__setattr__(owner, name, getattr(owner, name).clone())
