@@ -312,12 +312,11 @@ def _opened(
 
 def compile_before(request: LoadRequest, status: Status) -> None:
     """Build the compiled step first: a command should not run half with and half without it."""
-    from engine.loading.compile_first import compile_first
-    from engine.machine import devices
+    from engine.loading.compile_first import compile_first, for_blocks
 
     if not request.native:
         return
     text = "Compiling the kernels for this processor (once; may take minutes) ..."
-    problem = compile_first(lambda: devices.choose(request.device), lambda: status.say(text))
+    problem = compile_first(lambda: for_blocks(request.device), lambda: status.say(text))
     if problem is not None:
         print(f"Note: {problem}", file=sys.stderr)

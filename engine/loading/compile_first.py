@@ -9,7 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from engine.backends.native import build
-from engine.kernels.formats import Q4
+from engine.kernels.formats import AUTO, Q4
+from engine.machine import devices
 from engine.machine.compilers import BuildError, NoCompiler
 from engine.machine.devices import Device
 from engine.models.checkpoints.checkpoint import inspect
@@ -22,6 +23,12 @@ def needs_step(target: Path, *quantizations: str) -> bool:
     ``quantizations``: those that may be asked for. Raises ModelError.
     """
     return Q4 in quantizations or (is_gguf(target) and bool(inspect(target).block_formats))
+
+
+def for_blocks(wanted: str) -> Device:
+    """Return the device for ``wanted``; the CPU for auto if a GPU has no kernels, see ``read_facts``."""
+    device = devices.choose(wanted)
+    return device.cpu if wanted == AUTO and not device.kernels else device
 
 
 def compile_first(choose: Callable[[], Device], begin: Callable[[], None]) -> str | None:

@@ -317,11 +317,10 @@ def _compile_first(files: PairFiles, request: LoadRequest, watch: LoadWatch) -> 
     if not request.native:
         return
     with uncollected_imports():
-        from engine.loading.compile_first import needs_step
-        from engine.machine import devices
+        from engine.loading.compile_first import for_blocks, needs_step
 
     if needs_step(files.target, request.quantization, files.pairing.target.quantization):
-        _build(lambda: devices.choose(request.device), watch)
+        _build(lambda: for_blocks(request.device), watch)
 
 
 def _build(choose: Callable[[], Device], watch: LoadWatch) -> None:

@@ -82,7 +82,7 @@ class Device:
     ``kernels``: whether Triton's run there; ``bf16``: whether it multiplies bf16 itself; ``fp8``:
     whether it converts e4m3. ``native``: whether the step that is compiled for a CPU may be used;
     ``cuda_graphs``: whether rounds on a GPU may be captured. ``threads`` that compute on the CPU; None
-    is one for each physical core.
+    is one for each physical core. ``lacks``: why a GPU has no kernels, as a clause.
     """
 
     torch_device: torch.device
@@ -93,6 +93,7 @@ class Device:
     native: bool = True
     cuda_graphs: bool = True
     threads: int | None = None
+    lacks: str = ""
 
     @property
     def is_gpu(self) -> bool:
@@ -248,14 +249,17 @@ def decide(wanted: str, facts: Facts) -> Device:
     if reason is None:
         # Whoever chose another GPU with CUDA_VISIBLE_DEVICES finds it as the first one here.
         lacks = _what_lacks(facts)
-        notes = (*_which(facts), lacks) if lacks else _which(facts)
+        slower = (
+            f"{lacks}, so the model runs with PyTorch operations: slower, and in fp32 or bf16 only."
+        )
         has = facts.capability
         return Device(
             torch.device("cuda"),
             kernels=not lacks,
             bf16=has >= LEAST_CAPABILITY,
             fp8=has >= FP8_CAPABILITY,
-            notes=notes,
+            notes=(*_which(facts), slower) if lacks else _which(facts),
+            lacks=lacks,
         )
     if wanted == "cuda":
         raise InvalidRequest(
@@ -318,21 +322,20 @@ def _which(facts: Facts) -> tuple[str, ...]:
     )
 
 
-def _what_lacks(facts: Facts) -> str | None:
-    """Return why the kernels do not run on the GPU; None if they do."""
-    slower = "so the model runs with PyTorch operations: slower, and in fp32 or bf16 only."
+def _what_lacks(facts: Facts) -> str:
+    """Return why the kernels do not run on the GPU, as a clause; "" if they do."""
     if not facts.built_with_cuda:
-        return f"{facts.name} is no NVIDIA GPU, and the kernels are for CUDA only, {slower}"
+        return f"{facts.name} is no NVIDIA GPU, and the kernels are for CUDA only"
     if facts.capability < LEAST_CAPABILITY:
         has = ".".join(map(str, facts.capability))
-        return f"{facts.name} has compute capability {has}, and the kernels need 8.0, {slower}"
+        return f"{facts.name} has compute capability {has}, and the kernels need 8.0"
     if not facts.triton:
         package = "triton-windows" if sys.platform == "win32" else "triton"
         install = f"{sys.executable} -m pip install {package}"
-        return f"Triton is not installed ({install}), {slower}"
+        return f"Triton is not installed ({install})"
     if facts.missing:
-        return f"Triton needs a C compiler, but {facts.missing}, {slower}"
-    return None
+        return f"Triton needs a C compiler, but {facts.missing}"
+    return ""
 
 
 def has_triton() -> bool:

@@ -210,7 +210,7 @@ def why_not_quantised(checkpoint: Checkpoint, device: Device) -> str | None:
         return _why_adapted(checkpoint)
     if device.torch_device.type == "cpu":
         return None
-    remedy = "Choose bf16 or fp32, or the device cpu."
+    remedy = f"Choose {'bf16 or fp32' if device.bf16 else 'fp32'}, or the device cpu."
     if not device.kernels:
         return f"its kernels do not run on this GPU. {remedy}"
     return None
@@ -307,11 +307,16 @@ def quantizations(checkpoint: Checkpoint, device: Device) -> tuple[str, ...]:
     kinds = QUANTISED if why_not_quantised(checkpoint, device) is None else ()
     if not checkpoint.quantised and why_not_q4(checkpoint, device) is None:
         kinds = ("int8", Q4)
+    floats = ("bf16",) if device.bf16 else ()
     if why_not_stored(checkpoint, device) is not None:
-        return ("bf16", *kinds)
+        return (*floats, *kinds)
     sizes = {kind: checkpoint.parameters * WIDTHS[kind] for kind in QUANTISED}
     sizes[Q4] = bytes_in_four_bits(checkpoint)
-    return ("bf16", AS_STORED, *(kind for kind in kinds if sizes[kind] <= 2 / 3 * checkpoint.bytes))
+    return (
+        *floats,
+        AS_STORED,
+        *(kind for kind in kinds if sizes[kind] <= 2 / 3 * checkpoint.bytes),
+    )
 
 
 def _unquantised(checkpoint: Checkpoint, device: Device) -> str:

@@ -353,7 +353,8 @@ def _sentence(
     narrower = _alternatives(others)
     helps = any(other.context >= min(context, SHORTEST_CONTEXT) for other in others.values())
     quantised = "that quantization, " if helps else ""
-    remedy = f"choose {quantised}{smaller}, or close other programs{programs}."
+    on_cpu = "the CPU (--device cpu), " if gpu else ""
+    remedy = f"choose {quantised}{on_cpu}{smaller}, or close other programs{programs}."
     if longest:
         return (
             f"{need} Only a context of up to {longest:,} tokens fits.{narrower} For more, {remedy}"

@@ -60,7 +60,7 @@ def forecast(
             quantization=request.quantization,
             checkpoint_mb=request.checkpoint_mb,
         )
-    from engine.loading.planning.plan import read_facts  # brings torch
+    from engine.loading.planning.facts import read_facts  # brings torch
 
     request = replace(request, context=context or request.context)
     facts = read_facts(PairFiles(pairing, target, draft), request)

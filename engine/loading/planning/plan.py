@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from engine.backends.linear_factory import LinearFactory
-from engine.drafting import heads as head_kinds
 from engine.drafting.cross_vocabulary.token_table import VocabularyMap
 from engine.drafting.heads.base import HeadPlan
-from engine.errors import IncompatiblePair, OutOfMemory
-from engine.kernels.formats import AS_STORED, AUTO, FP8
+from engine.errors import OutOfMemory
+from engine.kernels.formats import AS_STORED, FP8
 from engine.loading.files import PairFiles
 from engine.loading.planning import fit
 from engine.loading.planning.choices import (
@@ -22,22 +20,20 @@ from engine.loading.planning.choices import (
     quantizations,
     why_no_fp8_cache,
 )
+from engine.loading.planning.facts import facts_on, read_facts
 from engine.loading.planning.model_plan import ModelPlan, plan_model
-from engine.loading.planning.pairing import Compatibility, caution, compare, vocabularies
+from engine.loading.planning.pairing import caution, vocabularies
 from engine.loading.planning.placement import (
     host_plan,
     lacks_step,
-    place,
     placement_notes,
-    that_fits,
 )
 from engine.loading.planning.sizes import PairSizes
 from engine.loading.request import LoadRequest
-from engine.loading.specs import ModelSpec
-from engine.machine import compilers, device_memory, devices, memory
+from engine.machine import compilers, device_memory, memory
 from engine.machine.devices import Device
-from engine.models.checkpoints.checkpoint import Checkpoint, inspect
-from engine.vision.plan import VisionPlan, vision_of
+from engine.models.checkpoints.checkpoint import Checkpoint
+from engine.vision.plan import VisionPlan
 
 DEFAULT_PARALLEL = 4
 """Requests at once by default: caches are allocated whole, and most people are alone on their machine."""
@@ -103,9 +99,9 @@ class LoadPlan:
     def _smaller(self) -> str:
         """Return what follows "Load the pair again": how the target would take less, or ""."""
         quantization = self.target.quantization
-        narrowest = quantizations(self.target.checkpoint, self.target.device)[-1]
-        if quantization != narrowest:
-            return f", in {narrowest} if it happens again"
+        narrowest = quantizations(self.target.checkpoint, self.target.device)[-1:]
+        if narrowest not in {(), (quantization,)}:
+            return f", in {narrowest[0]} if it happens again"
         return (
             ", from a file with fewer bits if it happens again" if quantization == AS_STORED else ""
         )
@@ -114,101 +110,6 @@ class LoadPlan:
         """Return the bytes of the caches as they were allocated."""
         limit = self.context_limit
         return self.memory_fit.kv * self.target.context // limit if limit else 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PairFacts:
-    """The facts of a pair from headers, before it is decided whether it fits.
-
-    ``requested_plan`` is the target's by request and catalog; ``planned`` differs from it if that would
-    not fit. ``requested_context``: tokens by the request, else the model; ``context_limit``: what it
-    is given if that fits. ``free``: a GPU's free bytes; None for the machine's. ``note``: why a head
-    does not draft. ``vision``: as in ``LoadPlan``.
-    """
-
-    device: Device
-    compatible: Compatibility
-    requested_plan: ModelPlan
-    planned: ModelPlan
-    sizes: PairSizes
-    requested_context: int
-    context_limit: int
-    free: int | None
-    note: str | None
-    vision: VisionPlan | str
-
-    def memory_fit(self, context: int | None = None) -> fit.MemoryFit:
-        """Return the memory of ``planned`` with ``context`` tokens, by default ``context_limit``."""
-        planned = self.planned
-        return self.sizes.fit(
-            planned.quantization, planned.kv_cache_dtype, context or self.context_limit, self.free
-        )
-
-
-def read_facts(files: PairFiles, request: LoadRequest) -> PairFacts:
-    """Read headers. Raises ModelError, IncompatiblePair and InvalidRequest."""
-    device = devices.choose(
-        request.device,
-        native=request.native,
-        cuda_graphs=request.cuda_graphs,
-        threads=request.threads,
-    )
-    target = inspect(files.target)
-    draft = None if files.draft is None else inspect(files.draft)
-    compatible = Compatibility() if draft is None else compare(target, draft)
-    if compatible.reason:
-        raise IncompatiblePair(compatible.reason)
-    requested_plan = _plan_target(target, device, files.pairing.target, request)
-    heads = tuple(head_kinds.inspect(folder, target) for folder in files.pairing.heads)
-    inside = head_kinds.inside(target)
-    if isinstance(inside, HeadPlan):
-        heads = (inside, *heads)
-    _check_kinds(heads)
-
-    linear_factory = _linear_factory(requested_plan)
-    vision = _vision(target, files.pairing.target.name, requested_plan)
-    tower = vision if isinstance(vision, VisionPlan) else None
-    sizes = PairSizes(target, draft, heads, linear_factory, device, request.checkpoint_mb, tower)
-    requested_context = min(target.context, request.context or target.context)
-    context_limit = fit.context_limit(target.context, request.context)
-    planned = requested_plan
-    free = device_memory.gpu_free_bytes(device.torch_device)
-    if _auto(request, files.pairing.target):
-        planned = that_fits(requested_plan, sizes, request, context_limit, free)
-        sizes = replace(sizes, linear_factory=_linear_factory(planned))
-    sizes = place(sizes, planned, request, context_limit, free)
-    name, note = files.pairing.target.name, inside if isinstance(inside, str) else None
-    if sizes.vision is None and isinstance(vision, VisionPlan):
-        vision = (
-            f"{name} cannot see images here: the GPU has no room for all of its layers and these."
-        )
-    if len(sizes.heads) < len(heads):
-        note = (
-            f"The heads of {name} do not draft: they need all of its layers on the GPU, and room."
-        )
-    return PairFacts(
-        device=device,
-        compatible=compatible,
-        requested_plan=requested_plan,
-        planned=planned,
-        sizes=sizes,
-        requested_context=requested_context,
-        context_limit=context_limit,
-        free=free,
-        note=note,
-        vision=vision,
-    )
-
-
-def _vision(target: Checkpoint, name: str, plan: ModelPlan) -> VisionPlan | str:
-    """Return the target's vision tower, or a sentence with its ``name``: why it cannot be used."""
-    vision = vision_of(target, name)
-    if isinstance(vision, VisionPlan) and plan.backend is Backend.TRANSFORMERS:
-        return (
-            f"{name} cannot see images here: it runs by transformers, which accept tokens only. Load "
-            "it on the device 'cpu'."
-        )
-    return vision
 
 
 def plan_loading(
@@ -222,7 +123,9 @@ def plan_loading(
     if earlier is not None:
         # Not "auto" again: it may choose another one once a step is compiled, and with it other words.
         request = replace(request, quantization=earlier.target.quantization)
-    pair = read_facts(files, request)
+    pair = (
+        read_facts(files, request) if earlier is None else facts_on(files, request, earlier.device)
+    )
     device, sizes, planned, requested_plan = (
         pair.device,
         pair.sizes,
@@ -310,12 +213,6 @@ def plan_loading(
     )
 
 
-def _linear_factory(target: ModelPlan) -> LinearFactory:
-    """Return what makes the linear layers of the target's heads."""
-    on_kernels = target.backend is Backend.CUDA
-    return LinearFactory.choose(target.compute, target.device, triton=on_kernels)
-
-
 def _parallel(
     target: ModelPlan, requested: int | None, memory_fit: fit.MemoryFit, *, waits: bool = False
 ) -> tuple[int, str | None]:
@@ -355,31 +252,3 @@ def _plan_draft(
     planned = plan_model(draft, device, own, context=context)
     rounded = draft_rounding(draft, own, device)
     return replace(planned, rounded=rounded, checkpoint_mb=request.checkpoint_mb)
-
-
-def _plan_target(
-    target: Checkpoint, device: Device, preferred: ModelSpec, request: LoadRequest
-) -> ModelPlan:
-    """Return the target's plan as requested, else as the catalog prefers, with fp8 if possible."""
-    quantization = request.quantization if request.quantization != AUTO else preferred.quantization
-    plan = plan_model(target, device, quantization, kv_cache_dtype=request.kv_cache_dtype)
-    narrower = request.kv_cache_dtype == AUTO and preferred.kv_cache_dtype == FP8
-    if narrower and why_no_fp8_cache(target, plan.quantization, device) is None:
-        return replace(plan, kv_cache_dtype=FP8)
-    return plan
-
-
-def _auto(request: LoadRequest, preferred: ModelSpec) -> bool:
-    """Return whether neither ``request`` nor the catalog names the target's quantization."""
-    return request.quantization == preferred.quantization == AUTO
-
-
-def _check_kinds(heads: Sequence[HeadPlan]) -> None:
-    known: dict[str, HeadPlan] = {}
-    for head in heads:
-        other = known.setdefault(head.kind, head)
-        if other is not head:
-            raise IncompatiblePair(
-                f"{other.name} and {head.name} are heads of the same kind ({head.kind}), and "
-                "only one can be loaded. Leave one out."
-            )

@@ -156,6 +156,8 @@ def test_a_reply_that_runs_out_is_told_and_the_next_one_works(
 def plan(
     pair: tuple[Path, Path | None], dtype: str, cached: str = "auto", **settings: Any
 ) -> LoadPlan:
+    """Of a GPU: by auto, what does not fit there goes to the CPU."""
+    settings = {"device": "cuda", **settings}
     request = request_for(*pair, quantization=dtype, kv_cache_dtype=cached, **settings)
     return plan_loading(fetch_pair(request, Catalog((), ()), None), request)
 
@@ -251,7 +253,7 @@ def test_what_does_not_fit_on_the_gpu_is_refused_before_anything_is_loaded(
     with pytest.raises(
         OutOfMemory, match=r"400 MB are free on the GPU\..*programs that use the GPU"
     ):
-        engine.load(request_for(*pair, quantization="fp32"))
+        engine.load(request_for(*pair, quantization="fp32", device="cuda"))
 
 
 def test_a_shortage_names_what_is_free_now(

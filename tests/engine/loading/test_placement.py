@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -36,7 +37,7 @@ class Machine:
         patch.setattr(device_memory, "gpu_free_bytes", lambda _: self.gpu)
         patch.setattr(memory, "free_bytes", lambda: self.host)
 
-    def plan(self, draft: bool = True, heads: Sequence[Path] = (), **settings: object) -> LoadPlan:
+    def plan(self, draft: bool = True, heads: Sequence[Path] = (), **settings: Any) -> LoadPlan:
         files = self.target, self.draft if draft else None
         request = request_for(*files, heads, **{"quantization": "bf16", **settings})
         return plan_loading(fetch_pair(request, Catalog((), ()), None), request)
@@ -178,7 +179,7 @@ def test_auto_takes_fewer_bits_before_layers_are_left_on_the_cpu(
         for kind in ("bf16", "int8", "nf4")
     }
     assert needed["nf4"] < needed["int8"] < needed["bf16"]
-    auto = {"draft": False, "quantization": "auto", "context": 16384}
+    auto: dict[str, Any] = {"draft": False, "quantization": "auto", "context": 16384}
     for kind, gpu in needed.items():
         machine.gpu = gpu
         plan = machine.plan(**auto)

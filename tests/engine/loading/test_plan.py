@@ -58,7 +58,7 @@ def test_a_cache_that_the_catalog_wants_narrow_is_so_where_the_machine_has_it(
     assert planned(SMALL, **narrow).target.kv_cache_dtype == "auto"
     with pytest.raises(InvalidRequest, match="model runs on the CPU"):
         planned(LoadRequest(target="small", kv_cache_dtype="fp8"), **narrow)
-    monkeypatch.setattr("engine.loading.planning.plan.why_no_fp8_cache", lambda *_: None)
+    monkeypatch.setattr("engine.loading.planning.facts.why_no_fp8_cache", lambda *_: None)
     plan = planned(SMALL, **narrow)
     assert (plan.target.kv_cache_dtype, plan.target.cached) == ("fp8", "fp8")
 
