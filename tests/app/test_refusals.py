@@ -55,7 +55,8 @@ def test_the_words_are_the_same_everywhere(
     monkeypatch.setattr("engine.local.pair.load_planned", lambda _: pytest.fail("it was loaded"))
 
     cached = "fp8" if case == "cache" else "auto"
-    request = LoadRequest(target=folder, quantization=dtype, kv_cache_dtype=cached)
+    device = "cuda" if case == "machine" else "auto"  # by auto the CPU would be taken
+    request = LoadRequest(target=folder, quantization=dtype, kv_cache_dtype=cached, device=device)
     with pytest.raises(ForetokenError) as told:
         runtime.engine.load(request)
     message = str(told.value)
@@ -71,7 +72,7 @@ def test_the_words_are_the_same_everywhere(
         assert (status.state, status.message) == (LoadState.FAILED, message)
         said_by_the_api(runtime, message)
 
-    held = ("--quantization", dtype, "--kv-cache-dtype", cached)
+    held = ("--quantization", dtype, "--kv-cache-dtype", cached, "--device", device)
     result = foretoken("chat", "Hello", "--pair", folder, *held)
     assert result.status == 2
     assert result.err.strip().endswith(message)
