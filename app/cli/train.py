@@ -77,14 +77,16 @@ def learn(
     as_json: options.JsonOption = False,
     data_dir: options.DataDirOption = None,
 ) -> None:
-    """Show or change what drafters learn from replies. A running app notices at once."""
+    """Show or change what drafters learn from replies. A running app notices, at the latest with its next
+    request."""
     from app import learning
     from app.settings.preferences import PreferencesFile
 
-    if on + off > 1 or learned + published > 1 or forget + (on or learned or published) > 1:
+    if (on and off) or (learned and published) or (forget and (on or learned or published)):
         raise InvalidRequest(
             "learn",
-            "These options contradict each other. State one of each pair, or --forget alone.",
+            "These options contradict each other. State one of each pair; --forget goes with --off "
+            "alone.",
         )
     data = paths.data_folder(data_dir)
     file, root = PreferencesFile(data), paths.learned(data)

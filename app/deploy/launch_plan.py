@@ -118,8 +118,8 @@ def _check_served(target: ModelFacts, found: Measured, data: Path) -> tuple[str,
     except ForetokenError:
         served = None
     if served is None:
-        name = f"calls it {found.model!r}" if found.model else "does not tell it"
-        return (TEXTS["notes"]["unknown-served"].format(found=found, target=target, name=name),)
+        says = f"calls it {found.model!r}" if found.model else "does not tell it"
+        return (TEXTS["notes"]["unchecked-served"].format(found=found, target=target, says=says),)
     if served.id != target.id:
         raise refusal("target", "other-served", address=found.address, served=served, target=target)
     return ()

@@ -90,7 +90,8 @@ def _read(address: str, key: str | None, ended: threading.Event) -> bytes:
                     break
             return content
     except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-        raise refusal("from", "unreadable", address=address, error=error) from error
+        why = str(error).split("\n", 1)[0]  # a link to a page about the status follows
+        raise refusal("from", "unreadable", address=address, error=why) from error
 
 
 def model_of(base: str, key: str | None) -> Mapping[str, Any]:
@@ -205,8 +206,9 @@ def of_figures(base: str, figures: Figures) -> Measured:
     users = figures.get("vllm:num_requests_running", figures.get("sglang:num_running_reqs", 0.0))
     can_be = 0 <= depth < math.inf and (not tokens or 1 <= tokens <= depth + 1)
     if not (can_be and 0 <= itl < math.inf and 0 <= users < math.inf):
-        told = {"tokens": tokens, "depth": depth, "itl": itl, "users": users}
-        raise refusal("from", "wrong-figures", base=base, **told)
+        raise refusal(
+            "from", "wrong-figures", base=base, tokens=tokens, depth=depth, itl=itl, users=users
+        )
     engine = SGLANG if any(name.startswith("sglang:") for name in figures) else ""
     engine = VLLM if "vllm:cache_config_info" in figures else engine  # Foretoken has no such series
     return Measured(base, "", tokens, depth, itl, int(users), engine)

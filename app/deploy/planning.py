@@ -133,8 +133,7 @@ def draft_of(request: PlanRequest, target: ModelFacts) -> tuple[str | None, Mode
     if name is None:
         others = [each for each in entry.drafters if each in CAN[request.computes]] if entry else []
         instead = f" Published for it: {', '.join(others)}." if others else ""
-        told = {"target": request.target, "method": method, "instead": instead}
-        raise refusal("draft", "no-drafter", **told)
+        raise refusal("draft", "no-drafter", target=request.target, method=method, instead=instead)
     if needs is Needs.HEAD:
         support.check_head(request, name)
         return name, None

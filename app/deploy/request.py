@@ -169,8 +169,13 @@ class PlanRequest:
             if value is not None and not 0 < value < 1e9:
                 raise refusal(field, "above-0", value=value)
         if targets is not None and self.context < targets.isl + targets.osl:
-            told = {"targets": targets, "context": self.context, "target": self.target}
-            raise refusal("context", "short-context", **told)
+            raise refusal(
+                "context",
+                "short-context",
+                targets=targets,
+                context=self.context,
+                target=self.target,
+            )
         for field in ("depth", "acceptance", "task") if self.method == NONE else ():
             if getattr(self, field) is not None:
                 raise refusal(field, "without-method")

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import TypeVar
 
 from engine.api import Engine, Generation
 from engine.bench.prompts import Prompt
@@ -19,6 +20,14 @@ from engine.values.sampling import AcceptanceRule, Sampling, check_rule, resolve
 
 Follow = Callable[[Generation], ReplyState]
 """Reads a reply to its end. Raises ForetokenError where it failed."""
+
+_T = TypeVar("_T")
+
+
+def turned(items: Sequence[_T], turn: int) -> Sequence[_T]:
+    """Return all items, another one first each turn."""
+    at = turn % max(len(items), 1)
+    return (*items[at:], *items[:at])
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from typing import Any
 
 from engine.api import Engine
 from engine.bench import answering
-from engine.bench.answering import Answer, Configuration, Stop, Stopped, check_repeats
+from engine.bench.answering import Answer, Configuration, Stop, Stopped, check_repeats, turned
 from engine.bench.prompts import ALL, Prompt
 from engine.errors import ContextExceeded, ForetokenError
 from engine.request import PLAIN, Control, Speculation
@@ -256,8 +256,7 @@ def as_json(result: Result) -> dict[str, Any]:
 
 def _groups(settings: Sequence[Setting], turn: int) -> Iterator[Sequence[Setting]]:
     """Split the settings into groups. The first rotates; every other time the order is reversed."""
-    at = turn // 2 % max(len(settings), 1)
-    order = [*settings[at:], *settings[:at]][:: -1 if turn % 2 else 1]
+    order = turned(settings, turn // 2)[:: -1 if turn % 2 else 1]
     for start in range(0, len(order), _BETWEEN):
         yield order[start : start + _BETWEEN]
 

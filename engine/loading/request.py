@@ -62,7 +62,7 @@ class LoadRequest:
         _check_one_of("quantization", self.quantization, QUANTIZATIONS)
         _check_one_of("kv_cache_dtype", self.kv_cache_dtype, KV_CACHE_DTYPES)
         devices.check(self.device)
-        devices.check(self.draft_device, "draft_device")
+        _check_one_of("draft_device", self.draft_device, devices.DEVICES)
         threads.check(self.threads)
         if self.context is not None and self.context < 1:
             raise InvalidRequest("context", f"context is {self.context}; it must be 1 or more.")

@@ -131,11 +131,11 @@ def choose(
     return replace(device, native=native, cuda_graphs=cuda_graphs, threads=threads)
 
 
-def check(wanted: str, field: str = "device") -> str:
-    """Return ``wanted`` if it names a device. Raises InvalidRequest, which names the ``field``."""
+def check(wanted: str) -> str:
+    """Return ``wanted`` if it names a device. Raises InvalidRequest."""
     if wanted not in DEVICES:
         raise InvalidRequest(
-            field, f"{field} is {wanted!r}; it must be one of {', '.join(DEVICES)}."
+            "device", f"device is {wanted!r}; it must be one of {', '.join(DEVICES)}."
         )
     return wanted
 
@@ -275,6 +275,11 @@ def _why_no_gpu(facts: Facts) -> str | None:
         return "The GPU failed earlier in this process. Restart Foretoken to use it again."
     if facts.count:
         return _why_no_code(facts)
+    if not facts.built_with_cuda and not facts.has_driver:
+        return (
+            "There is no NVIDIA driver here, so PyTorch can use no GPU. Install the driver if this "
+            "machine has an NVIDIA GPU."
+        )
     if not facts.built_with_cuda:
         return (
             "This installation of PyTorch has no CUDA support. Install the CUDA build "

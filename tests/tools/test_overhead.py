@@ -51,8 +51,10 @@ def test_a_models_step_is_left_out_and_a_reader_is_not(monkeypatch: pytest.Monke
     answer = SuccessorModel.forward
     monkeypatch.setattr(SuccessorModel, "forward", forward)
     for module in (
-        *("tools.overhead", "engine.decoding.loop"),
-        *("engine.decoding.host", "engine.decoding.work"),
+        "tools.overhead",
+        "engine.decoding.loop",
+        "engine.decoding.host",
+        "engine.decoding.work",
     ):
         monkeypatch.setattr(f"{module}.perf_counter", lambda: now)
     for row in run(read):

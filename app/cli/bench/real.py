@@ -84,6 +84,7 @@ def real(
     from engine.bench.real.peers import environments
     from engine.bench.real.peers import llama_cpp as llama
     from engine.bench.real.report import Report
+    from engine.values.units import counted
 
     load = LoadRequest.parse(
         pair, quantization=quantization, device="cpu", native=native, threads=threads
@@ -103,10 +104,9 @@ def real(
             load, questions, max_tokens, skip_long=prompts_file is None
         )
     if skipped := len(questions) - len(token_prompts):
-        do, are = ("s do", "are") if skipped > 1 else (" does", "is")
+        left_out = counted(skipped, "included prompt")
         print(
-            f"Note: {skipped} included prompt{do} not fit into the context of {case.target.stem} and "
-            f"{are} skipped.",
+            f"Note: skipped {left_out}, too long for the context of {case.target.stem}.",
             file=sys.stderr,
         )
     line_up = [

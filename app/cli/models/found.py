@@ -204,12 +204,7 @@ def fit_command(
     forecast = inventory_in(data_dir).forecast(request, context)
     memory_fit = forecast.memory_fit
     rows = [
-        (
-            role,
-            f"{model.name} (CPU)" if model.on_host else model.name,
-            format_bytes(model.weights),
-            format_bytes(model.kv),
-        )
+        (role, model.name, format_bytes(model.weights), format_bytes(model.kv))
         for role, model in zip(forecast.roles, memory_fit.models, strict=True)
     ]
     rows.append(("overhead", "", format_bytes(memory_fit.work), ""))

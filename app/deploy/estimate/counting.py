@@ -107,10 +107,9 @@ def _cache(config: Config, architecture: Architecture, latent: int) -> Cache:
     state = sum(
         4 * each.state_numbers + 2 * (each.kernel - 1) * each.row_numbers for each in states
     )
-    window = max((each.window or 0 for each in architecture.attentions), default=0)
     if latent:
-        cached = latent * len(architecture.layers)
-        return Cache(cached, 4.0 * heads, 1, window=window, state=state)
+        return Cache(latent * len(architecture.layers), 4.0 * heads, 1, state=state)
+    window = max((each.window or 0 for each in architecture.attentions), default=0)
     own = [each for each in architecture.attentions if each.shared_with is None]
     numbers = [(kv_numbers(each.kv_heads, each.head_dim), each.window) for each in own]
     kv_heads = config.get("num_key_value_heads", heads)

@@ -49,7 +49,7 @@ def server(plan: Plan, where: Options, copies: int) -> Options:
         ),
         SGLANG: (
             [("python3", "-m", "sglang.launch_server"), ("--model-path", name)],
-            given(("--enable-metrics",), copies > 1 == apart and ("--dp-size", str(copies))),
+            given(("--enable-metrics",), copies > 1 and apart == 1 and ("--dp-size", str(copies))),
         ),
         TRTLLM: ([_on_nodes(plan, "trtllm-serve", name), ("--backend", "pytorch")], []),
     }

@@ -15,14 +15,14 @@ from enum import StrEnum
 from math import inf
 from pathlib import Path
 from time import perf_counter
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
+from engine.bench.answering import turned
 from engine.errors import PeerFailed
 
 WARM_UP_TOKENS = 8
 NEAR = 0.85
 """After the first repeat a variant of a method stays if it has this much of the best one's speed."""
-_T = TypeVar("_T")
 
 
 class Method(StrEnum):
@@ -255,12 +255,6 @@ def speed(replies: Iterable[Reply]) -> float:
     several = list(replies)
     seconds = sum(reply.decode_s for reply in several)
     return sum(reply.decoded for reply in several) / seconds if seconds else 0.0
-
-
-def turned(items: Sequence[_T], turn: int) -> Sequence[_T]:
-    """Return all items, another one first each turn."""
-    at = turn % max(len(items), 1)
-    return (*items[at:], *items[:at])
 
 
 def _turn(

@@ -178,7 +178,6 @@ class Report:
             "kinds": self.result.kinds,
             "records": [
                 {
-                    "repeat": turn.repeat,
                     "engine": turn.engine,
                     "weights": turn.weights,
                     **asdict(answer),

@@ -6,7 +6,7 @@ imports torch: the caller passes a GPU's free bytes (engine/machine/device_memor
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
@@ -291,12 +291,6 @@ def _host_fit(
 def context_limit(own: int, asked: int | None) -> int:
     """Return the tokens of context that a model with ``own`` is given if they fit."""
     return min(own, asked or DEFAULT_CONTEXT)
-
-
-def widest(kinds: Sequence[str], context: Callable[[str], int], least: int) -> str:
-    """Return the first of ``kinds``, from wide to narrow, in which ``least`` tokens of context fit,
-    else the first. This is what auto chooses."""
-    return next((kind for kind in kinds if context(kind) >= least), kinds[0])
 
 
 def _fixed(models: Sequence[ModelSize], gpu: bool) -> int:

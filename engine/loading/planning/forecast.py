@@ -110,8 +110,8 @@ def estimate(
     least = min(tokens, fit.SHORTEST_CONTEXT)
     free = memory.free_bytes() if free is None else free
     fits = {kind: fit.fit(*models, context=tokens, free=free) for kind, models in sizes.items()}
-    widest = fit.widest(kinds, lambda kind: fits[kind].context, least)
-    widest = widest if fits[widest].context else kinds[-1]
+    enough = (kind for kind in kinds if fits[kind].context >= least)
+    widest = next(enough, kinds[0] if fits[kinds[0]].context else kinds[-1])
     memory_fit = fit.fit(*sizes[widest], context=tokens, free=free, instead=sizes)
     roles = (TARGET, *(DRAFT for _ in drafts), *(head.method for head in heads))
     return Forecast(memory_fit, roles, tokens, target.context, widest)

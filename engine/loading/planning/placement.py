@@ -37,7 +37,7 @@ def that_fits(
     """
     target, device = plan.checkpoint, plan.device
     on_gpu = device.is_gpu
-    if on_gpu and request.gpu_layers is not None and request.gpu_layers < target.layers:
+    if on_gpu and _asked_on_host(request, target.layers):
         return plan  # layers are on the CPU as people want it, in the format that all have
     kinds = [kind for kind in quantizations(target, device) if kind not in UNQUANTISED]
     kinds = [plan.quantization, *(kind for kind in kinds if kind != plan.quantization)]
@@ -87,8 +87,8 @@ def place(
     _check(sizes, plan, request)
     ways = _ways(sizes, request)
     layers = sizes.target.layers
-    if request.gpu_layers is not None and request.gpu_layers < layers:
-        ways = [_split(way, layers - request.gpu_layers) for way in ways]
+    if asked := _asked_on_host(request, layers):
+        ways = [_split(way, asked) for way in ways]
 
     def context(way: PairSizes, host_free: int | None = None) -> int:
         return way.fit(plan.quantization, plan.kv_cache_dtype, limit, free, host_free).context
@@ -107,6 +107,11 @@ def place(
     return max(ways, key=context)
 
 
+def _asked_on_host(request: LoadRequest, layers: int) -> int:
+    """Return how many of the target's ``layers`` the ``request`` wants on the CPU."""
+    return max(0, layers - (request.gpu_layers or layers))
+
+
 def _enough(request: LoadRequest, limit: int) -> int:
     """Return the tokens of context that must fit."""
     return min(limit, request.context or ENOUGH_CONTEXT)
@@ -119,7 +124,7 @@ def _split(sizes: PairSizes, count: int) -> PairSizes:
 
 def _check(sizes: PairSizes, plan: ModelPlan, request: LoadRequest) -> None:
     """Raise InvalidRequest for layers that cannot be on two devices."""
-    if request.gpu_layers is None or request.gpu_layers >= sizes.target.layers:
+    if not _asked_on_host(request, sizes.target.layers):
         return
     if reason := _why_whole(sizes, plan):
         raise InvalidRequest(
@@ -171,13 +176,16 @@ def placement_notes(
     sizes: PairSizes, plan: ModelPlan, request: LoadRequest, limit: int, free: int | None
 ) -> Iterator[str]:
     """Yield what is on the CPU beside a GPU and what it costs, as sentences. See ``place``."""
+    if not sizes.device.is_gpu:
+        if request.gpu_layers is not None or request.draft_device == "cuda":
+            yield (
+                "The target runs on the CPU, so the chosen number of layers on the GPU and device of the "
+                "draft are ignored."
+            )
+        return
     models = dict(
         zip(sizes.roles, sizes.models(plan.quantization, plan.kv_cache_dtype), strict=True)
     )
-    if not sizes.device.is_gpu:
-        if request.gpu_layers is not None or request.draft_device == "cuda":
-            yield "The target runs on the CPU, so where its layers and draft are cannot be chosen."
-        return
     count, layers, target = sizes.host_layers, sizes.target.layers, sizes.target
     if count:
         why = "" if request.gpu_layers else ", because all do not fit on the GPU"

@@ -71,7 +71,7 @@ def test_one_of_several_is_used_and_named() -> None:
     ("facts", "told", "words"),
     [
         (NONE, False, "finds no CUDA device"),
-        (Facts(False, False), False, "no CUDA support"),
+        (Facts(False, False), False, "no NVIDIA driver"),
         (Facts(False, True), True, "no CUDA support"),
         (
             replace(NONE, has_driver=True, problem="The driver is too old."),

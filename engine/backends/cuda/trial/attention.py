@@ -110,10 +110,8 @@ class AttentionCase:
             expected = attend_reference(query, cache.slots[0], cache.length, **masks)
             comparison.near(whole, expected, _ATTENTION_ERROR)
         many, kv = self._queries(2 * STREAMED_ROWS), cache.slots[0]
-        for rows in (
-            MAX_ROWS + 1,
-            STREAMED_ROWS,
-        ):  # short prompts, and what torch has not of long ones
+        # Short prompts, and the attention of long ones that torch does not have.
+        for rows in (MAX_ROWS + 1, STREAMED_ROWS):
             for start in self._starts(rows):
                 cache.set_length(start)
                 few = many[:rows]
