@@ -70,7 +70,7 @@ class DecoderAttention:
             query = self._sharpened(query, spec.temperature, length, tree)
         if len(query) > STREAMED_ROWS and is_plain(spec, kv, cache.told + len(query)):
             return attend_prompt(query, kv, cache.told)
-        return self.attend(query, kv, length, spec, tree)
+        return self.attend(query, kv, length, spec, layer.sinks, tree)
 
     def attend(
         self,
@@ -78,6 +78,7 @@ class DecoderAttention:
         kv: LayerKV,
         length: Tensor,
         spec: Attention,
+        sinks: Tensor | None = None,
         tree: Tensor | None = None,
     ) -> Tensor:
         """Return the attention of rows after ``length`` positions, any number of them in a chain."""
@@ -92,6 +93,7 @@ class DecoderAttention:
                 window=spec.window,
                 cap=spec.score_cap,
                 causal=spec.causal,
+                sinks=sinks,
                 tree=tree,
             )
             for index, part in enumerate(query.split(STREAMED_ROWS))

@@ -50,7 +50,7 @@ from engine.values import MAX_ROWS
 SUPPORT = Support(
     "The CUDA kernels",
     {
-        Attention: ATTENTION[Attention] | {"temperature", "output_gate", "rope.axes"},
+        Attention: ATTENTION[Attention] | {"temperature", "output_gate", "rope.axes", "sinks"},
         **{mixer: ALL_MIXERS[mixer] for mixer in (GatedDeltaNet, Mamba2, ShortConvolution)},
     },
     {**GATED_MLP, Experts: EXPERTS[Experts] - {"norms", "score_scales"}},

@@ -37,6 +37,7 @@ class CudaLayer:
     inputs: BulkLinear  # of the mixer, with the norm before it: queries, keys and values, or others
     qk_norm: Tensor | None  # (heads + kv_heads, head_dim) float32
     rotation: Tensor | None  # (context, head_dim / 2, 2) float32
+    sinks: Tensor | None  # (heads,) float32
     recurrence: CudaRecurrence | None  # in place of attention
     output: BulkLinear
     mixer_after: Norm | None
@@ -82,6 +83,7 @@ def load(
         ),
         qk_norm=mixer.qk_norm if isinstance(mixer, AttentionWeights) else None,
         rotation=rotation,
+        sinks=mixer.sinks if isinstance(mixer, AttentionWeights) else None,
         recurrence=None if attends else recurrent.load(architecture, spec.mixer, mixer),
         output=_fused(mixer.output),
         mixer_after=norm_of(layer.mixer_after),

@@ -11,13 +11,14 @@ from engine.models.architecture import Attention
 
 
 def is_plain(spec: Attention, cache: LayerKV, length: int) -> bool:
-    """Return whether torch has this attention over ``length`` positions: no cap, no window, no scales.
+    """Return whether torch has this attention over ``length`` positions: no cap, window, sinks or scales.
 
     And in memory that does not grow with both lengths: on Windows it is built without such a kernel.
     """
     windowed = spec.window is not None and spec.window < length
     flash = cache.keys.device.type != "cuda" or torch.backends.cuda.is_flash_attention_available()
-    return spec.score_cap is None and not windowed and cache.key_scales is None and flash
+    own = spec.score_cap is not None or spec.sinks or windowed or cache.key_scales is not None
+    return flash and not own
 
 
 def attend_prompt(query: Tensor, cache: LayerKV, past: int) -> Tensor:

@@ -108,6 +108,7 @@ def attend(
     window: int | None = None,
     cap: float | None = None,
     causal: bool = True,
+    sinks: Tensor | None = None,
     tree: Tensor | None = None,
 ) -> Tensor:
     """Return the attention of each row: ``(rows, heads * head_dim)`` in the dtype of ``query``.
@@ -115,7 +116,8 @@ def attend(
     ``query (rows, heads, head_dim)`` bf16, already multiplied by the scale of the scores. Row i
     is at position ``length + i``; its key and value and those before are in ``cache``. It sees
     itself and the ``window - 1`` positions before it, or all of them; if not ``causal``, also the
-    rows after it. Scores s become ``cap * tanh(s / cap)`` where there is a ``cap``. In a ``tree`` (see
+    rows after it. Scores s become ``cap * tanh(s / cap)`` where there is a ``cap``. ``sinks`` (heads,)
+    float32: a score of each head that takes part in the softmax, without a value. In a ``tree`` (see
     ``trees``) row i is stored there too, but its position is its depth's, and it sees its ancestors.
 
     Overwrites ``workspace``. Never waits for the device: ``length (1,)`` int32 is read there, and
@@ -143,11 +145,11 @@ def attend(
         maxnreg=tiling.registers if tree is None else _ALL_REGISTERS,
     )  # fmt: skip
     kernels.combine_parts[(rows, heads)](
-        workspace.acc, workspace.m_i, workspace.l_i, length, out,
+        workspace.acc, workspace.m_i, workspace.l_i, length if sinks is None else sinks, length, out,
         length if tree is None else tree, parts,
         HEADS=heads, WIDTH=head_dim, PADDED=padded, SPLIT=tiling.split, CHUNK=tiling.chunk,
-        WINDOW=window or 0, CAUSAL=causal, TREE=tree is not None, num_warps=4,
-        enable_fp_fusion=False,
+        WINDOW=window or 0, CAUSAL=causal, SINKS=sinks is not None, TREE=tree is not None,
+        num_warps=4, enable_fp_fusion=False,
     )  # fmt: skip
     return out
 

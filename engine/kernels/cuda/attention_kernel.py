@@ -204,6 +204,7 @@ def combine_parts(
     acc_in: tl.tensor,  # from attend_splits
     m_in: tl.tensor,
     l_in: tl.tensor,
+    sinks: tl.tensor,  # (HEADS,) float32; unused unless SINKS
     length: tl.tensor,
     out: tl.tensor,  # (rows, HEADS, WIDTH) bf16
     tree: tl.tensor,  # as in attend_splits
@@ -215,6 +216,7 @@ def combine_parts(
     CHUNK: tl.constexpr,  # parts that are added up at once
     WINDOW: tl.constexpr,
     CAUSAL: tl.constexpr,
+    SINKS: tl.constexpr,
     TREE: tl.constexpr,
 ) -> None:
     """Add up the parts that a row sees, in a fixed order. Program: (row, head)."""
@@ -238,8 +240,12 @@ def combine_parts(
         m_i = tl.load(m_in + slot + part, mask=seen, other=float("-inf"))
         m_splits = tl.maximum(m_splits, m_i)
     m_total = tl.max(m_splits, 0)  # exact in any order
-
     l_total = 0.0
+    if SINKS:
+        sink = tl.load(sinks + head) * _LOG2_E
+        m_total = tl.maximum(m_total, sink)
+        l_total += tl.exp2(sink - m_total)
+
     acc_total = tl.zeros([PADDED], tl.float32)
     for chunk in range(begin, stop, CHUNK):
         part = chunk + tl.arange(0, CHUNK)

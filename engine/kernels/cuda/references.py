@@ -30,6 +30,7 @@ def attend_reference(
     *,
     window: int | None = None,
     cap: float | None = None,
+    sinks: Tensor | None = None,
 ) -> Tensor:
     """Compute ``attend`` by its definition in float32, one row at a time."""
     rows, heads, head_dim = query.shape
@@ -45,7 +46,10 @@ def attend_reference(
         scores = grouped @ keys[:, seen].transpose(1, 2)  # (kv_heads, group, seen)
         if cap is not None:
             scores = cap * torch.tanh(scores / cap)
-        out.append((scores.softmax(-1) @ values[:, seen]).view(-1))
+        if sinks is not None:
+            scores = torch.cat([sinks.view(*scores.shape[:2], 1), scores], dim=-1)
+        weights = scores.softmax(-1)[..., 0 if sinks is None else 1 :]
+        out.append((weights @ values[:, seen]).view(-1))
     return torch.stack(out).to(query.dtype)
 
 

@@ -39,6 +39,7 @@ class AttentionCase:
 
     spec: Attention
     rope: dict[str, Any]
+    sinks: Tensor | None
     capacity: int
     cached: torch.dtype
     device: torch.device
@@ -52,6 +53,7 @@ class AttentionCase:
         parts += ["norms"] * (self.rope["norm"] is not None)
         parts += [] if spec.window is None else [f"window {spec.window}"]
         parts += [] if spec.score_cap is None else [f"cap {spec.score_cap:g}"]
+        parts += ["sinks"] * spec.sinks
         return ", ".join(parts)
 
     @property
@@ -95,7 +97,7 @@ class AttentionCase:
         """Try ``attend``, and torch's attention of a prompt; see ``try_kernel``."""
         spec, cache = self.spec, self._filled()
         tiling, workspace = self._tiling, self._workspace()
-        masks: dict[str, Any] = {"window": spec.window, "cap": spec.score_cap}
+        masks = self._masks
         query = self._queries(MAX_ROWS)
         for start in self._starts():
 
@@ -131,12 +133,11 @@ class AttentionCase:
         ours, chain = self._filled(), self._filled()
         qkv, parents = self._qkv(MAX_ROWS, seed=1), _parents(MAX_ROWS)
         tree, workspace = tree_table(parents).to(self.device), self._workspace()
-        masks: dict[str, Any] = {"window": self.spec.window, "cap": self.spec.score_cap}
 
         def run(cache: StaticKVCache, rows: list[int], tree: Tensor | None = None) -> Tensor:
             slot, length = cache.slots[0], cache.length
             query = rope_and_store(qkv[rows], slot, length, **self.rope, tree=tree)
-            return attend(query, slot, length, workspace, self._tiling, **masks, tree=tree)
+            return attend(query, slot, length, workspace, self._tiling, **self._masks, tree=tree)
 
         every = list(range(MAX_ROWS))
         leaves = [row for row in every if row not in parents]
@@ -153,6 +154,10 @@ class AttentionCase:
                     moved, right = (_bits(each[:, :, :, :end]) for each in pair)
                     comparison.same(moved, right, "where a tree's accepted rows were moved")
         return lambda: run(ours, every, tree)
+
+    @property
+    def _masks(self) -> dict[str, Any]:
+        return {"window": self.spec.window, "cap": self.spec.score_cap, "sinks": self.sinks}
 
     def _workspace(self) -> Workspace:
         spec = self.spec
@@ -227,6 +232,7 @@ def attention_cases(model: CudaDecoder) -> list[AttentionCase]:
                 "epsilon": model.architecture.epsilon,
                 "scale": spec.mixer.query_scale,
             },
+            layer.sinks,
             _capacity(spec.mixer, model.info.context),
             model.cached,
             model.device,

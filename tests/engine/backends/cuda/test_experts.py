@@ -28,8 +28,8 @@ MODELS = {
     "mixtral": {**ONE},
     # Sigmoid scores with a bias, and a shared expert.
     "glm4-moe": {**ONE, "first_k_dense_replace": 0},
-    # A gate that is no silu, biases and clamps; attention sinks are for torch.
-    "qwen3-moe": {**ONE, "mlp_only_layers": [], "hidden_act": "gelu"},
+    # A gate that is no silu, biases and clamps, and attention with sinks; its first layer slides.
+    "gpt-oss": {**ONE},
 }
 
 
@@ -46,7 +46,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("glm4-moe", "bf16"),
         *(
             pytest.param(*each, marks=pytest.mark.exhaustive)
-            for each in (("mixtral", "int8"), ("mixtral", "nf4"), ("qwen3-moe", "bf16"))
+            for each in (("mixtral", "int8"), ("mixtral", "nf4"), ("gpt-oss", "bf16"))
         ),
     ],
 )

@@ -22,7 +22,7 @@ KERNELS = {
     "take_in_rows": ("engine.kernels.cuda.recurrence_kernel", 8),
     "rope_and_store": ("engine.kernels.cuda.rotary_kernel", 4),
     "attend_splits": ("engine.kernels.cuda.attention_kernel", 6),
-    "combine_parts": ("engine.kernels.cuda.attention_kernel", 4),
+    "combine_parts": ("engine.kernels.cuda.attention_kernel", 5),
     "race_kernel": ("engine.kernels.cuda.sampling.acceptance", 7),
     "accept_kernel": ("engine.kernels.cuda.sampling.acceptance", 12),
 }

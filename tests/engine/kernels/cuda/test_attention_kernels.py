@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pytest
 import torch
@@ -45,14 +46,23 @@ class Case:
     cap: float | None = None
     tiling: Tiling = SMALL
     capacity: int = CAPACITY
+    sinks: bool = False
 
     def __str__(self) -> str:
         kind = str(self.dtype).removeprefix("torch.")
-        return f"{self.heads}on{self.kv_heads}x{self.head_dim}-{kind}-{self.window}-{self.cap}"
+        return (
+            f"{self.heads}on{self.kv_heads}x{self.head_dim}-{kind}-{self.window}-{self.cap}"
+            + "-sinks" * self.sinks
+        )
 
     @property
     def heads(self) -> int:
         return self.group * self.kv_heads
+
+    def scoring(self, device: torch.device) -> dict[str, Any]:
+        """Return the arguments of ``attend`` that change scores; sinks are of the scores' size."""
+        sinks = torch.linspace(-1, 3, self.heads, device=device) if self.sinks else None
+        return {"window": self.window, "cap": self.cap, "sinks": sinks}
 
     def cache(self, device: torch.device) -> StaticKVCache:
         """Return an empty cache of two layers."""
@@ -96,14 +106,13 @@ class Case:
             part.fill_(float("nan"))
         rest = cache.slots[1], cache.length, workspace, self.tiling
         part = query[start : start + rows].contiguous()
-        return attend(part, *rest, window=self.window, cap=self.cap, causal=causal)
+        return attend(part, *rest, **self.scoring(query.device), causal=causal)
 
     def expected(self, query: Tensor, cache: StaticKVCache, start: int, rows: int) -> Tensor:
         cache.set_length(start)
         rest = cache.slots[1], cache.length
-        return attend_reference(
-            query[start : start + rows], *rest, window=self.window, cap=self.cap
-        )
+        part = query[start : start + rows]
+        return attend_reference(part, *rest, **self.scoring(query.device))
 
 
 def knows_fp8(device: torch.device) -> bool:
@@ -119,6 +128,7 @@ cases = st.builds(
     window=st.sampled_from((None, 1, 20, 32, 33, 1000)),
     cap=st.sampled_from((None, 0.7, 30.0)),
     tiling=st.sampled_from((SMALL, FEW_PARTS)),
+    sinks=st.booleans(),
 )
 borders = st.builds(
     lambda split, beside: min(max(split * SMALL.split + beside, 0), CAPACITY - MAX_ROWS),
@@ -131,9 +141,13 @@ rows_of_a_call = st.integers(1, MAX_ROWS)
 # -- the references, by the definition
 
 
-@pytest.mark.parametrize(("window", "cap"), [(None, None), (20, None), (33, 0.7)])
-def test_the_reference_is_the_definition(window: int | None, cap: float | None) -> None:
-    case = Case(kv_heads=2, window=window, cap=cap)
+@pytest.mark.parametrize(
+    ("window", "cap", "sinks"), [(None, None, False), (20, None, True), (33, 0.7, False)]
+)
+def test_the_reference_is_the_definition(
+    window: int | None, cap: float | None, sinks: bool
+) -> None:
+    case = Case(kv_heads=2, window=window, cap=cap, sinks=sinks)
     query, cache = case.state(CPU)
     start, rows = 60, 7
     keys, values = (
@@ -144,7 +158,10 @@ def test_the_reference_is_the_definition(window: int | None, cap: float | None) 
         scores = cap * torch.tanh(scores / cap)
     key, row = torch.arange(case.capacity), torch.arange(start, start + rows)[:, None]
     hidden = (key > row) | (key <= row - (window or case.capacity))
-    weights = scores.masked_fill(hidden, float("-inf")).softmax(-1)
+    exponentials = scores.masked_fill(hidden, float("-inf")).exp()
+    extra = case.scoring(CPU)["sinks"]
+    sink = 0.0 if extra is None else extra.double().exp()[:, None, None]
+    weights = exponentials / (exponentials.sum(-1, keepdim=True) + sink)
     defined = torch.einsum("hrk,hkd->rhd", weights, values).reshape(rows, -1)
     found = case.expected(query, cache, start, rows)
     assert torch.allclose(found.double(), defined, atol=1e-2)
@@ -207,17 +224,18 @@ SAME = (
     Case(group=1, kv_heads=2, head_dim=24, window=20, cap=0.7),
     Case(group=5, head_dim=16, dtype=FP8, window=33),
     Case(tiling=FEW_PARTS),
-    Case(group=2, head_dim=16, window=20, tiling=FEW_PARTS),
+    Case(group=2, head_dim=16, window=20, tiling=FEW_PARTS, sinks=True),
 )
 LARGE = tuple(
-    Case(heads // kv_heads, kv_heads, width, dtype, window, cap, tiling, capacity=3000)
-    for heads, kv_heads, width, window, cap in (
-        (32, 8, 128, None, None),
-        (28, 4, 128, 700, None),
-        (16, 8, 256, 1000, 50.0),
-        (14, 2, 64, None, None),
-        (9, 3, 64, 300, None),
-        (8, 1, 256, None, None),
+    Case(heads // kv_heads, kv_heads, width, dtype, window, cap, tiling, 3000, sinks)
+    for heads, kv_heads, width, window, cap, sinks in (
+        (32, 8, 128, None, None, False),
+        (28, 4, 128, 700, None, False),
+        (16, 8, 256, 1000, 50.0, False),
+        (14, 2, 64, None, None, False),
+        (9, 3, 64, 300, None, False),
+        (8, 1, 256, None, None, False),
+        (64, 8, 64, 128, None, True),
     )
     for dtype in (torch.bfloat16, FP8)
     for whole in (choose_tiling(heads, kv_heads, width),)
@@ -375,9 +393,8 @@ def test_one_captured_graph_serves_every_length(device: torch.device, case: Case
 
     def step() -> Tensor:
         query = rope_and_store(qkv, cache.slots[1], cache.length, **arguments)
-        return attend(
-            query, cache.slots[1], cache.length, workspace, case.tiling, window=case.window
-        )
+        scoring = case.scoring(device)
+        return attend(query, cache.slots[1], cache.length, workspace, case.tiling, **scoring)
 
     lengths = (0, 255, 700, case.capacity - rows)  # ascending: a step writes what longer ones read
     expected = []

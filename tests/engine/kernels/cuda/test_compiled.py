@@ -118,7 +118,13 @@ def experts(kind: Kind) -> None:
 
 
 def layer(
-    heads: int, kv_heads: int, width: int, dtype: torch.dtype, cap: float | None, tree: bool = False
+    heads: int,
+    kv_heads: int,
+    width: int,
+    dtype: torch.dtype,
+    cap: float | None,
+    tree: bool = False,
+    sinks: bool = False,
 ) -> None:
     """Launch rope with norms, the cache's writes and attention, of a chain or a ``tree``."""
     capacity = 8192
@@ -133,7 +139,11 @@ def layer(
     workspace = attention.Workspace.make(
         heads=heads, head_dim=width, capacity=capacity, tiling=tiling, device=META
     )
-    attention.attend(query, cache.slots[0], cache.length, workspace, tiling, cap=cap, tree=table)
+    attention.attend(
+        query, cache.slots[0], cache.length, workspace, tiling, cap=cap,
+        window=128 if sinks else None,
+        sinks=empty(heads, dtype=torch.float32) if sinks else None, tree=table,
+    )  # fmt: skip
 
 
 def recurrence(heads: int, key_heads: int, key_dim: int, value_dim: int, delta: bool) -> None:
@@ -240,6 +250,8 @@ ONCE: dict[str, Launch] = {
     "int8 head": partial(linear, "int8", 128256, False, True),
     "nf4 head": partial(linear, "nf4", 128256, False, True),
     "Qwen2.5 0.5B": partial(layer, 14, 2, 64, torch.bfloat16, None),
+    "gpt-oss 20B": partial(layer, 64, 8, 64, torch.bfloat16, None, sinks=True),
+    "gpt-oss 20B, tree": partial(layer, 64, 8, 64, torch.bfloat16, None, True, True),
     "Gemma 2 9B, fp8": partial(layer, 16, 8, 256, FP8, 50.0),
     "Qwen2.5 0.5B, tree": partial(layer, 14, 2, 64, torch.bfloat16, None, True),
     "greedy verification": partial(verification, Rule.GREEDY, False),

@@ -25,7 +25,7 @@ CASES = (
     Case(),
     Case(group=1, kv_heads=2, head_dim=24, window=20, cap=0.7),
     Case(group=5, head_dim=16, dtype=FP8, window=5),  # a tile ends within a row's heads
-    Case(group=2, head_dim=16, window=33, tiling=FEW_PARTS),
+    Case(group=2, head_dim=16, window=33, tiling=FEW_PARTS, sinks=True),
 )
 
 
@@ -54,9 +54,14 @@ class Layer:
         case, slot, length = self.case, self.cache.slots[1], self.cache.length
         query = rope_and_store(qkv, slot, length, **self.arguments, tree=tree)  # type: ignore[arg-type]
         return attend(
-            query, slot, length, self.workspace, case.tiling, window=case.window, cap=case.cap,
+            query,
+            slot,
+            length,
+            self.workspace,
+            case.tiling,
+            **case.scoring(query.device),
             tree=tree,
-        )  # fmt: skip
+        )
 
     def stored(self, end: int) -> list[Tensor]:
         return [_bits(part[..., :end, :]) for part in self.cache.slots[1].tensors[:2]] + [
