@@ -122,10 +122,11 @@ class Draft(Protocol):
 class RoundHead(Protocol):
     """A head of which rounds on a device set the operands, there; see ``RoundDrafter``.
 
-    steps   the most tokens that it drafts
+    steps, spreads  as in ``RoundDrafter``
     """
 
     steps: int
+    spreads: bool
 
     @property
     def draft(self) -> Draft: ...

@@ -85,13 +85,16 @@ class DeviceLauncher:
             self.drafter = _HostDraft(runner, proposer, context, sampler, constraint)
         else:
             self.drafter = (
-                _NoDraft(runner) if draft is None else _DeviceDraft(runner, draft, context)
+                _NoDraft(runner)
+                if draft is None
+                else _DeviceDraft(runner, draft, context, inside.tree_nodes)
             )
         self.running: deque[_Running] = deque()
         runner.begin(
             sampler.sampling, sampler.rule, sampler.seed, context.tokens, context.prompt_length,
             sampler.bias, top_logprobs,
         )  # fmt: skip
+        self.drafter.prepare()
 
     @property
     def ahead(self) -> int:
@@ -103,11 +106,12 @@ class DeviceLauncher:
             return False
         unread = sum(round.max_tokens for round in self.running)
         # Whoever drafts within rounds drafts nothing beside others.
-        most = 0 if shared and self.drafter.ahead else self.drafter.max_depth(unread)
+        drafts = not (shared and self.drafter.ahead)
+        most, most_nodes = self.drafter.limits(unread) if drafts else (0, 0)
         depth = deepest(self.runner, min(budget.depth, most))
         if depth and not self.drafter.is_ready(waits=bool(self.running)):
             return False
-        nodes = min(budget.nodes, most) if depth else 0
+        nodes = min(budget.nodes, most_nodes) if depth else 0
         round = self.drafter.propose(replace(budget, depth=depth, nodes=nodes), started)
         if shared:
             self._settle()
@@ -173,7 +177,7 @@ def deepest(runner: RoundRunner, limit: int) -> int:
 def _round_output(running: _Running, result: RoundResult) -> RoundOutput:
     drafted = running.proposal
     proposal = DraftProposal(
-        Tree.chain(result.chain) if drafted is None else drafted.tree,
+        Tree(result.chain, result.parents) if drafted is None else drafted.tree,
         None,  # it was weighed already
         result.q if drafted is None else drafted.chosen_q,
         None if drafted is None else drafted.by,
@@ -195,9 +199,13 @@ class _NoDraft:
     def __init__(self, runner: RoundRunner) -> None:
         self.runner = runner
 
-    def max_depth(self, unread: int) -> int:
-        """Return how far it may draft after ``unread`` tokens that the host has not read."""
-        return 0
+    def prepare(self) -> None:
+        """Capture the rounds of a request that began, which a load does not."""
+
+    def limits(self, unread: int) -> tuple[int, int]:
+        """Return how far it may draft after ``unread`` tokens that the host has not read, and of how many
+        tokens a tree: 0 for a chain."""
+        return 0, 0
 
     def is_ready(self, *, waits: bool) -> bool:
         """Return whether a round may draft now. ``waits``: whether unread rounds run."""
@@ -219,17 +227,25 @@ class _NoDraft:
 class _DeviceDraft(_NoDraft):
     """A draft model or a head that runs inside the round."""
 
-    def __init__(self, runner: RoundRunner, draft: RoundDraft, context: Context) -> None:
+    def __init__(
+        self, runner: RoundRunner, draft: RoundDraft, context: Context, tree_nodes: int
+    ) -> None:
         super().__init__(runner)
         self.draft, self.context = draft, context
+        self.tree_nodes = deepest(runner, tree_nodes)
         # Tokens of the text in its state, at least, as far as rounds were read.
         self.known = len(draft.tokens)
         # After rounds without a draft it lacks what these verified.
         self.is_behind = not draft.is_ready(context)
 
-    def max_depth(self, unread: int) -> int:
+    def prepare(self) -> None:
+        if self.tree_nodes:
+            self.runner.prepare_trees(self.tree_nodes)
+
+    def limits(self, unread: int) -> tuple[int, int]:
         known, drafter = len(self.context.tokens), self.draft.drafter
-        return 0 if known < 2 else min(drafter.steps, drafter.context - known - unread)
+        room = 0 if known < 2 else drafter.context - known - unread
+        return min(drafter.steps, room), min(self.tree_nodes, room)
 
     def is_ready(self, *, waits: bool) -> bool:
         """Prefill what it lacks, which must be on the host: unread rounds come first."""
@@ -244,7 +260,12 @@ class _DeviceDraft(_NoDraft):
 
     def propose(self, budget: Budget, started: float) -> _Running:
         self.is_behind |= not budget.depth
-        return super().propose(budget, started)
+        nodes = deepest(self.runner, budget.nodes)
+        if not nodes:
+            return super().propose(budget, started)
+        levels = min(budget.depth, nodes)
+        launch = partial(self.runner.launch, nodes, drafts=True, tree=True, levels=levels)
+        return _Running(budget, nodes, launch, started, perf_counter())
 
     def commit(self, accepted: tuple[int, ...], depth: int) -> None:
         if depth:
@@ -269,8 +290,8 @@ class _HostDraft(_NoDraft):
         self.proposer, self.context = proposer, context
         self.weighs_q = sampler.rule.weighs_q
 
-    def max_depth(self, unread: int) -> int:
-        return self.runner.depths[-1]
+    def limits(self, unread: int) -> tuple[int, int]:
+        return (self.runner.depths[-1],) * 2
 
     def propose(self, budget: Budget, started: float) -> _Running:
         proposal = self.proposer.propose(self.context, budget)

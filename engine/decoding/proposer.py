@@ -86,9 +86,13 @@ class RoundDraft(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class DeviceDrafting:
-    """Rounds draft on the device with ``draft``; None: they draft nothing."""
+    """Rounds draft on the device with ``draft``; None: they draft nothing.
+
+    ``tree_nodes``: the tokens of the trees that they draft; 0: they draft chains.
+    """
 
     draft: RoundDraft | None = None
+    tree_nodes: int = 0
 
 
 @runtime_checkable

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Sequence
+
 from torch import Tensor
 
 from engine.backends.cuda.trial.rounds import RoundCase
@@ -10,7 +13,12 @@ from engine.decoding.context import Context
 from engine.decoding.proposer import DraftProposal
 from engine.decoding.sampling import Sampler
 from engine.decoding.verifier import Verifier, ancestries
+from engine.drafting.proposers.branches import Level, grow
+from engine.events import Tree
 from engine.noise import Stream
+
+LEAST = sys.float_info.min
+"""The least joint probability of a drafted token that is compared."""
 
 
 class Rules:
@@ -34,6 +42,11 @@ class Rules:
             choices = sampler.choose(adjusted, p, positions, Stream.CHOICE)
             acceptance = accept_matching(choices, tree)
         return (*(tree.tokens[node] for node in acceptance.path), acceptance.next_token)
+
+    def tree(
+        self, ranked: Sequence[tuple[list[int], list[float]]], nodes: int, *, spread: bool
+    ) -> Tree:
+        return grow([Level(*each) for each in ranked], nodes, LEAST, spread=spread).tree
 
 
 def _sampler(case: RoundCase) -> Sampler:

@@ -27,11 +27,13 @@ class RoundDrafter(Protocol):
     """Drafts inside rounds, by operations of the device alone: a draft model or a head.
 
     steps    the most tokens that it drafts
+    spreads  in a tree, a token may follow any of the step before, not the first choice alone
     context  tokens of the longest text that it drafts for
     changed  what a round changes that later rounds read, but for rows of states
     """
 
     steps: int
+    spreads: bool
     context: int
 
     @property
@@ -89,6 +91,9 @@ class RoundRunner(Protocol):
         """Set what the next round verifies, drafted elsewhere: a chain, with ``q`` (nodes, vocabulary) if
         it was sampled; or a tree, if the rule does not weigh q: ``parents`` as in ``TreeModel``."""
 
+    def prepare_trees(self, nodes: int) -> None:
+        """Compile and capture rounds of this request that draft trees of ``nodes`` tokens."""
+
     def allow(self, bits: Tensor) -> None:
         """Set the tokens that may follow the text and each token that was put: int32 (nodes + 1, words),
         one bit for each token, the lowest first."""
@@ -101,6 +106,7 @@ class RoundRunner(Protocol):
         drawn: bool = False,
         masked: bool = False,
         tree: bool = False,
+        levels: int = 0,
         logits: Tensor | None = None,
     ) -> PendingRound:
         """Queue a round of one of ``depths``; at most two may be unread.
@@ -110,8 +116,9 @@ class RoundRunner(Protocol):
                 A head must have read the text; it reads what was verified
         drawn   the chain is sampled, with its q
         masked  by the tokens that were allowed
-        tree    what was ``put`` is a tree of ``depth`` tokens. The round moves the rows of the accepted
-                path to where those of a chain would be
+        tree    of ``depth`` tokens, ``put`` or drafted, in place of a chain. The round moves the rows of
+                the accepted path to where those of a chain would be
+        levels  the steps of the drafter from which it drafts a tree
         logits  of the pending token and what was ``put``, computed elsewhere; None: the round computes
                 them
         """

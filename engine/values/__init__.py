@@ -64,6 +64,7 @@ class RoundResult:
 
     tokens           the accepted ones, then the target's own
     chain            all drafted tokens, also of a tree
+    parents          of each of them, as in ``Tree``
     p, q             of each drafted token, accepted or not; p after a rejected one is undefined, q is
                      None where nobody computed it
     next_p           p of the last token
@@ -74,6 +75,7 @@ class RoundResult:
     accepted: int
     tokens: tuple[int, ...]
     chain: tuple[int, ...]
+    parents: tuple[int, ...]
     p: tuple[float, ...]
     q: tuple[float | None, ...]
     next_p: float

@@ -114,9 +114,9 @@ class TableRounds:
 
     def launch(
         self, depth: int, *, drafts: bool = False, drawn: bool = False, masked: bool = False,
-        tree: bool = False, logits: Tensor | None = None,
+        tree: bool = False, levels: int = 0, logits: Tensor | None = None,
     ) -> _Pending:  # fmt: skip
-        assert depth in self.depths
+        assert depth in self.depths and not levels
         self.launched += 1
         self.unread += 1
         assert self.unread <= 2, "at most one round ahead"
@@ -143,8 +143,8 @@ class TableRounds:
         p = tuple(0.0 if each is None else each for each in judged.p)
         q = tuple(0.0 if each is None else each for each in drafted.chosen_q)
         result = RoundResult(
-            len(path), tokens, drafted.tree.tokens, p, q, judged.next_p, DRAFT_S, TOTAL_S,
-            judged.top_logprobs,
+            len(path), tokens, drafted.tree.tokens, drafted.tree.parents, p, q, judged.next_p,
+            DRAFT_S, TOTAL_S, judged.top_logprobs,
         )  # fmt: skip
         return _Pending(self, result)
 

@@ -116,18 +116,20 @@ class Runner:
 
     def mode(
         self, depth: int, *, drafts: bool = False, drawn: bool = False, masked: bool = False,
-        tree: bool = False,
+        tree: bool = False, levels: int = 0,
     ) -> Mode:  # fmt: skip
         """Return the mode of such a round in this request."""
         top, options = self._top > 0, self._options
-        return Mode(depth, self._rule, drafts, drawn, masked, top, *options, tree=tree)
+        return Mode(
+            depth, self._rule, drafts, drawn, masked, top, *options, tree=tree, levels=levels
+        )
 
     def launch(
         self, depth: int, *, drafts: bool = False, drawn: bool = False, masked: bool = False,
-        tree: bool = False, logits: Tensor | None = None,
+        tree: bool = False, levels: int = 0, logits: Tensor | None = None,
     ) -> Pending:  # fmt: skip
         """See ``RoundRunner``. It waits for nothing, except to compile and capture a new mode."""
-        mode = self.mode(depth, drafts=drafts, drawn=drawn, masked=masked, tree=tree)
+        mode = self.mode(depth, drafts=drafts, drawn=drawn, masked=masked, tree=tree, levels=levels)
         if logits is not None:
             self.round.give(logits)
             mode = replace(mode, given=True)
@@ -158,6 +160,11 @@ class Runner:
                 if self.round.drafter is not None and 0 < depth <= self.round.drafter.steps:
                     self._prepare(self.mode(depth, drafts=True))
         return self._uncaptured
+
+    def prepare_trees(self, nodes: int) -> None:
+        for levels in self.depths[1:]:
+            if self.round.drafter is not None and levels <= min(nodes, self.round.drafter.steps):
+                self._prepare(self.mode(nodes, drafts=True, tree=True, levels=levels))
 
     def _prepare(self, mode: Mode) -> None:
         """Compile and capture the mode, unless that was done or nothing is captured.

@@ -273,7 +273,7 @@ class HeadDrafter:
     def __init__(self, head: RoundHead, context: int, device: torch.device) -> None:
         assert isinstance(head.draft, HeadDraft)
         self.head, self.context, self.device = head, context, device
-        self.steps, self._draft = head.steps, head.draft
+        self.steps, self.spreads, self._draft = head.steps, head.spreads, head.draft
         nothing = torch.zeros(1, dtype=torch.int32, device=device)
         self.read(nothing, nothing.long(), nothing)  # what is read gets its place
 

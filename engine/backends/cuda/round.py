@@ -16,7 +16,7 @@ from torch import Tensor
 from engine.backends.cuda.state import DeviceState, Step
 from engine.backends.layer_decoder import LayerDecoder
 from engine.kernels.cuda.intrinsics import stamp
-from engine.kernels.cuda.sampling import acceptance
+from engine.kernels.cuda.sampling import acceptance, branches
 from engine.kernels.cuda.sampling.acceptance import TIMES_AT, TOKENS_AT, Rule
 from engine.kernels.cuda.sampling.distribution import compute_distribution
 from engine.kernels.cuda.sampling.state import SamplingState
@@ -38,7 +38,7 @@ class Mode:
     also put the distributions it was drawn from. ``masked``: ``allowed`` masks each row. ``top``: the
     result has each row's most likely tokens. ``adjusts``: the request has biases or penalties.
     ``truncates``: it has top-k, top-p or min-p. ``given``: the rows' logits were computed elsewhere.
-    ``tree``: the host put a tree of ``depth`` tokens there.
+    ``tree``: of ``depth`` tokens, in place of a chain; the drafter writes it from ``levels`` steps.
     """
 
     depth: int
@@ -51,6 +51,7 @@ class Mode:
     truncates: bool = False
     given: bool = False
     tree: bool = False
+    levels: int = 0
 
 
 class DeviceRound:
@@ -150,18 +151,26 @@ class DeviceRound:
         stamp(times, _END)
 
     def _draft(self, mode: Mode) -> None:
-        """Write the chain, and the distribution of each token."""
+        """Write the chain or the tree, and the distribution of each token or level."""
         assert self.drafter is not None and self.q is not None
         steps = self.drafter.draft(
-            self.last_tokens, self.state.numbers[1:2], self.state.drafted, mode.depth
+            self.last_tokens, self.state.numbers[1:2], self.state.drafted, mode.levels or mode.depth
         )
+        ranked = []
         for index, logits in enumerate(steps):
             row, greedy = self.q[index : index + 1], mode.rule is Rule.GREEDY
             compute_distribution(
-                self._padded(logits), self.state, None if greedy else row,
+                self._padded(logits), self.state, None if greedy and not mode.tree else row,
                 first=index, greedy=greedy, adjusts=mode.adjusts, truncates=mode.truncates,
             )  # fmt: skip
-            acceptance.draft(row, self.state, rule=mode.rule, index=index)
+            if not mode.tree:
+                acceptance.draft(row, self.state, rule=mode.rule, index=index)
+                continue
+            ranked.append(
+                branches.rank(row, self.state, rule=mode.rule, index=index, count=mode.depth)
+            )
+        if mode.tree:
+            branches.grow(ranked, self.state, mode.depth, spread=self.drafter.spreads)
 
     def _padded(self, logits: Tensor) -> Tensor:
         """Pad the drafter's logits to the width of the target's vocabulary."""
@@ -218,7 +227,7 @@ class DeviceRound:
 class ModelDrafter:
     """See ``RoundDrafter``: a draft model with a state of its own."""
 
-    steps = MAX_DEPTH
+    steps, spreads = MAX_DEPTH, False
 
     def __init__(self, model: Decoder, state: DeviceState) -> None:
         self.model, self.state = model, state

@@ -261,6 +261,8 @@ class _Pass:
 class BlockDraft:
     """Drafts for one sequence: keys and values of its text, and a pass over a block after it."""
 
+    spreads = False
+
     def __init__(self, head: BlockHead, ops: Operations) -> None:
         self._chunk, self._block = ops.chunk, head.shape.block
         self._pass = _Pass(head, ops)

@@ -195,6 +195,8 @@ class RowHead(Protocol):
 class Eagle3Draft:
     """Drafts for one sequence: a row for each token that the target has read, then a draft."""
 
+    spreads = False
+
     def __init__(
         self, head: RowHead, ops: Operations, candidates: Candidates | None = None
     ) -> None:

@@ -42,6 +42,7 @@ class MedusaHead:
     heads: Sequence[Sequence[Linear]]
 
     kind: ClassVar[str] = "medusa"
+    spreads: ClassVar[bool] = True
 
     @property
     def aux_layers(self) -> tuple[AuxLayer, ...]:

@@ -10,6 +10,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import Tensor
 
@@ -57,6 +58,8 @@ class Speculator(ABC):
 
     steps: int
     scaled: bool
+
+    spreads: ClassVar[bool] = False
 
     @property
     def aux_layers(self) -> tuple[AuxLayer, ...]:

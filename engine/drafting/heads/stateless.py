@@ -21,6 +21,10 @@ class StatelessHead(Protocol):
     def steps(self) -> int:
         """The most tokens it drafts."""
 
+    @property
+    def spreads(self) -> bool:
+        """Whether no step reads ``chain``; see ``RoundDrafter``."""
+
     def draft(self, ops: Operations, chain: Tokens, normed: Tensor) -> Iterator[Tensor]:
         """Yield the logits (1, vocabulary) of each token after ``chain[0]``, the pending one.
 
@@ -54,7 +58,7 @@ class StatelessDraft:
         self.draft = ops.unroll(
             head.steps, lambda: ops.aux_hidden_states(NORMED, last), partial(head.draft, ops)
         )
-        self.steps = head.steps
+        self.steps, self.spreads = head.steps, head.spreads
         self.drafter = ops.round_drafter(self)
 
     def begin(self, read: int, pending: int) -> Draft:

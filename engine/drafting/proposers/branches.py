@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from torch import Tensor
@@ -46,16 +46,17 @@ class BranchOptions:
 
 
 class BranchingProposer(HeadProposer):
-    """A head that can draft trees, on the host."""
+    """A head that can draft trees."""
 
     options: BranchOptions
     target: Backbone
 
     def device_drafting(self) -> DeviceDrafting | None:
+        drafting, wanted = super().device_drafting(), self.options.tree_nodes
         # Before the first request, which has a sampler, no trees are wanted.
-        if self.options.tree_nodes and self.options.branches(self.sampler, self.target):
-            return None
-        return super().device_drafting()
+        if drafting is None or not (wanted and self.options.branches(self.sampler, self.target)):
+            return drafting
+        return replace(drafting, tree_nodes=wanted)
 
 
 class Level(NamedTuple):

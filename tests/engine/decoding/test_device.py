@@ -70,9 +70,9 @@ class Device:
 
     def launch(
         self, depth: int, *, drafts: bool = False, drawn: bool = False, masked: bool = False,
-        tree: bool = False, logits: Any = None,
+        tree: bool = False, levels: int = 0, logits: Any = None,
     ) -> Any:  # fmt: skip
-        assert not masked and not tree and logits is None
+        assert not (masked or tree or levels) and logits is None
         assert depth in DEPTHS
         self.launched += 1
         self.unread += 1
@@ -88,7 +88,8 @@ class Device:
         if drafts:
             self.valid = min(before + depth - 1, self.at - 1)
         p = (0.5,) * depth
-        result = RoundResult(count, tuple(behind[: count + 1]), chain, p, p, 0.5, 1.0, 3.0)
+        parents = tuple(range(-1, depth - 1))
+        result = RoundResult(count, tuple(behind[: count + 1]), chain, parents, p, p, 0.5, 1.0, 3.0)
         return SimpleNamespace(read=lambda: self.read(result))
 
     def read(self, result: RoundResult) -> RoundResult:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -34,3 +35,8 @@ class HostRules(Protocol):
         self, case: RoundCase, logits: Tensor, p: Tensor, q: Tensor | None
     ) -> tuple[int, ...]:
         """Return the round's tokens by ``p`` (greedy: by the logits)."""
+
+    def tree(
+        self, ranked: Sequence[tuple[list[int], list[float]]], nodes: int, *, spread: bool
+    ) -> Tree:
+        """Return the tree of the most probable tokens, without those of q 0; as ``branches.grow``."""

@@ -11,9 +11,17 @@ from torch import Tensor
 from engine.backends.cuda.trial.findings import Comparison
 from engine.backends.cuda.trial.rounds import HostRules, RoundCase
 from engine.events import Tree
-from engine.kernels.cuda.sampling.acceptance import Rule, empty_result, read_result, verify
+from engine.kernels.cuda.sampling import branches
+from engine.kernels.cuda.sampling.acceptance import (
+    Rule,
+    draft,
+    empty_result,
+    read_result,
+    verify,
+)
 from engine.kernels.cuda.sampling.distribution import compute_distribution
 from engine.kernels.cuda.sampling.state import SamplingState
+from engine.kernels.cuda.trees import tree_table
 from engine.values import MAX_DEPTH, RoundResult
 from engine.values.sampling import AcceptanceRule, Sampling
 
@@ -21,6 +29,8 @@ _ROUNDS = ((48, 500), (4096, 50))
 """Tokens of a vocabulary, and rounds of each rule with it. The model's own follows, which costs the host
 more. What divides it divides these too: Triton compiles other code for multiples of 16."""
 _OWN_ROUNDS = 3
+_LEVELS = 4
+"""Steps from which a tree is drafted."""
 _INTERPRETED = 6
 """Rounds where kernels are interpreted."""
 _MOST_APART = 0.002
@@ -64,6 +74,8 @@ class SamplingCase:
             apart += result.tokens != expected or not distance < 1e-3
             if not bench.advanced(result):
                 comparison.fault("the text's counts are wrong after a round")
+            if bench.branches and not bench.drafts_tree(p, self.host):
+                comparison.fault("a tree is drafted otherwise than by the host's rules")
         if apart > _MOST_APART * rounds:
             comparison.fault(f"{apart} of {rounds} rounds end otherwise than by the host's rules")
         return lambda: bench.verify(p, q)
@@ -137,6 +149,27 @@ class _Bench:
         nodes, rule = len(self.case.tree), Rule[self.case.rule.name]
         verify(p, q, self.state, self.result, rule=rule, depth=nodes, tree=self.branches)
         return read_result(self.result.cpu(), nodes)
+
+    def drafts_tree(self, q: Tensor, host: HostRules) -> bool:
+        """Return whether rows of ``q`` give the host's tree, and first what a chain would have."""
+        nodes, rule, ranked = len(self.case.tree), Rule[self.case.rule.name], []
+        for index, row in enumerate(q[:_LEVELS].split(1)):
+            ranked.append(branches.rank(row, self.state, rule=rule, index=index, count=nodes))
+            if rule is Rule.COUPLED:
+                draft(row, self.state, rule=rule, index=index)
+                if not torch.equal(self.state.drafted[index], ranked[-1][0][0].int()):
+                    return False
+        levels = [(tokens.tolist(), p.tolist()) for tokens, p in ranked]
+        for spread in (False, True):
+            branches.grow(ranked, self.state, nodes, spread=spread)
+            tree = host.tree(levels, nodes, spread=spread)
+            rows, right = len(tree) + 1, tree_table(tree.row_parents)
+            same = self.state.drafted[: len(tree)].tolist() == list(tree.tokens)
+            for part in (slice(1), slice(1, rows + 1)):
+                same &= torch.equal(self.state.tree[part, :rows].cpu(), right[part, :rows])
+            if not same:
+                return False
+        return True
 
     def advanced(self, result: RoundResult) -> bool:
         """Return whether the state is that of the text with the round's tokens, and has a tree's path."""

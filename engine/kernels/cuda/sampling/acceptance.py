@@ -33,17 +33,17 @@ class Rule(IntEnum):
     BLOCK = 3
 
 
-# Offsets in the result: status, accepted tokens, p of the last token; then four lists of 16, and four
-# times in nanoseconds (int64) that the round's clock writes.
-RESULT_SIZE, TOKENS_AT, P_AT, Q_AT, CHAIN_AT, TIMES_AT = 80, 4, 20, 36, 52, 68
+# Offsets in the result: status, accepted tokens, p of the last token; then four lists of 16, four times
+# in nanoseconds (int64) that the round's clock writes, and each drafted token's parent.
+RESULT_SIZE, TOKENS_AT, P_AT, Q_AT, CHAIN_AT, TIMES_AT, PARENTS_AT = 92, 4, 20, 36, 52, 68, 76
 NOT_FINITE, NOTHING_ALLOWED = 1, 2
 TILE, WARPS = 2048, 8
 """Tokens of one program of a race, and its warps."""
 NEVER = 0x7F800000 << 32
 """The time inf and token 0: a race that nobody has won."""
-_TOKENS, _P, _Q, _CHAIN, _NEVER, _NOT_FINITE, _NOTHING_ALLOWED, _TILE, _ROWS, _MASS_ONE = map(
-    tl.constexpr,
-    (TOKENS_AT, P_AT, Q_AT, CHAIN_AT, NEVER, NOT_FINITE, NOTHING_ALLOWED, TILE, MAX_ROWS, MASS_ONE),
+_TOKENS, _P, _Q, _CHAIN, _PARENTS = map(tl.constexpr, (TOKENS_AT, P_AT, Q_AT, CHAIN_AT, PARENTS_AT))
+_NEVER, _NOT_FINITE, _NOTHING_ALLOWED, _TILE, _ROWS, _MASS_ONE = map(
+    tl.constexpr, (NEVER, NOT_FINITE, NOTHING_ALLOWED, TILE, MAX_ROWS, MASS_ONE)
 )
 _GREEDY, _REJECTION = tl.constexpr(int(Rule.GREEDY)), tl.constexpr(int(Rule.REJECTION))
 _BLOCK_RULE = tl.constexpr(int(Rule.BLOCK))
@@ -58,10 +58,15 @@ def _next_scale(scale: tl.tensor, p: tl.tensor, q: tl.tensor) -> tl.tensor:
 
 
 @triton.jit
+def race_times(noise: tl.tensor, weights: tl.tensor) -> tl.tensor:
+    """Return each token's time in a race, E / w."""
+    return tl.where(weights > 0, tl.div_rn(noise, weights), float("inf"))
+
+
+@triton.jit
 def _race(races: tl.tensor, noise: tl.tensor, weights: tl.tensor, tokens: tl.tensor) -> None:
-    """Enter tokens into a race; the time E / w is above the token's bits, so the first of equals wins."""
-    times = tl.where(weights > 0, tl.div_rn(noise, weights), float("inf"))
-    entries = (times.to(tl.int32, bitcast=True).to(tl.int64) << 32) | tokens
+    """Enter tokens into a race; the time is above the token's bits, so the first of equals wins."""
+    entries = (race_times(noise, weights).to(tl.int32, bitcast=True).to(tl.int64) << 32) | tokens
     tl.atomic_min(races, tl.min(entries, 0), sem="relaxed")
 
 
@@ -121,16 +126,16 @@ def accept_kernel(
     rows = tl.arange(0, _ROWS)
     nodes = rows < depth
     chain = tl.load(drafted + rows, nodes, other=0)
-    before = rows  # the row before each node
+    before, drawn = rows, rows  # of each node: the row before it, and its row of q
     if TREE:  # node i has row i + 1
         up = tl.load(tree + rows + 1, nodes, other=1) - 1
-        before = tl.load(tree + (rows + 2) * _ROWS + up, nodes, other=_ROWS)
+        before, drawn = tl.load(tree + (rows + 2) * _ROWS + up, nodes, other=_ROWS), up
     p = tl.load(p_rows + before * vocabulary + chain, nodes, other=0.0)
     q = nodes.to(tl.float32)
     if RULE == _GREEDY:
         q = q * float("nan")  # nobody has computed it
     elif HAS_Q:
-        q = tl.load(q_rows + rows * vocabulary + chain, nodes, other=0.0)
+        q = tl.load(q_rows + drawn * vocabulary + chain, nodes, other=0.0)
     if RULE == _GREEDY:
         choices = tl.load(likeliest + rows, rows <= depth, other=0).to(tl.int32)
     else:
@@ -182,6 +187,7 @@ def accept_kernel(
     tl.store(out + _P + rows, p.to(tl.int32, bitcast=True))
     tl.store(out + _Q + rows, q.to(tl.int32, bitcast=True))
     tl.store(out + _CHAIN + rows, chain)
+    tl.store(out + _PARENTS + rows, before - 1)
     tl.store(numbers + 1, length + count + 1)
     # An unseen token is 0, so its first occurrence counts twice.
     tl.atomic_max(seen + emitted, 1, used)
@@ -202,8 +208,8 @@ def verify(
     """Verify the first ``depth`` drafted tokens by ``p``, the last that ``compute_distribution`` wrote.
 
     ``q``: what they were drawn from, which ``rejection`` and ``block`` weigh; None for a deterministic
-    draft. ``tree``: they form that of ``state``, not a chain. Write ``out`` for ``read_result``; advance
-    ``state`` by the emitted tokens.
+    draft. ``tree``: they form that of ``state``, not a chain, and ``q`` has a row for each depth. Write
+    ``out`` for ``read_result``; advance ``state`` by the emitted tokens.
     """
     assert not tree or rule < Rule.REJECTION
     if rule is not Rule.GREEDY:
@@ -283,6 +289,7 @@ def read_result(
         accepted,
         tuple(result[TOKENS_AT : TOKENS_AT + accepted + 1].tolist()),
         tuple(result[CHAIN_AT : CHAIN_AT + depth].tolist()),
+        tuple(result[PARENTS_AT : PARENTS_AT + depth].tolist()),
         tuple(values[P_AT : P_AT + depth].tolist()),
         tuple(None if math.isnan(q) else q for q in drawn_from),
         float(values[2]),

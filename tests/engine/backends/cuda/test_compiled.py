@@ -23,7 +23,7 @@ from engine.drafting.resources import Resources
 from engine.kernels.cuda import attention_kernel, recurrence_kernel, rotary_kernel
 from engine.kernels.cuda.kv_cache import FP8
 from engine.kernels.cuda.linear import parts, streamed
-from engine.kernels.cuda.sampling import acceptance
+from engine.kernels.cuda.sampling import acceptance, branches
 from engine.kernels.cuda.sampling.acceptance import Rule
 from engine.kernels.torch.linear import TiledLinear
 from engine.models.architecture import (
@@ -50,6 +50,7 @@ KERNELS = (
     (rotary_kernel, "rope_and_store"),
     (recurrence_kernel, "take_in_rows"),
     *((acceptance, name) for name in ("race_kernel", "accept_kernel")),
+    *((branches, name) for name in ("times_kernel", "grow_kernel")),
 )
 OF_HEADS = ("bf16_gemm", "normalise_rows", "rope_and_store", "attend_splits", "combine_parts")
 META = torch.device("meta")
@@ -155,5 +156,6 @@ def test_a_head_s_round_asks_the_device_nothing(kind: str, capability: int, tmp_
         assert drafting is not None and drafting.draft is not None
         round = DeviceRound(target, read.state, drafting.draft.drafter)
         round.run(Mode(3, Rule.REJECTION, drafts=True))
-    assert {"bf16_gemm"} <= {one.name for one in found}
+        round.run(Mode(7, Rule.COUPLED, drafts=True, tree=True, levels=3))
+    assert {"bf16_gemm", "grow_kernel"} <= {one.name for one in found}
     assert not [str(one) for one in found if not one.fits and one.name in OF_HEADS]

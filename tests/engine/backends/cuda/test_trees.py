@@ -1,4 +1,4 @@
-"""Trees of drafted tokens on a device: a branch's bits, and the words of ``none``."""
+"""Trees on a device, drafted there or by the host: a branch's bits, and the words of ``none``."""
 
 from __future__ import annotations
 
@@ -16,15 +16,16 @@ from engine.backends.cuda.capture import capture
 from engine.backends.cuda.round import DeviceRound
 from engine.decoding.text.codec import TextCodec
 from engine.drafting.heads.base import Head
+from engine.drafting.proposers.branches import BranchingProposer
 from engine.drafting.resources import Resources
-from engine.events import Emitted, Tree
+from engine.events import Emitted, Round, Tree
 from engine.local.session import Session
 from engine.models.hidden_states import NORMED, AuxLayer
 from engine.request import Control, Speculation
 from engine.values.grammar import Grammar, GrammarKind
 from engine.values.sampling import AcceptanceRule, Sampling
 from tests.engine.backends.cuda.replays import Replay
-from tests.engine.backends.cuda.small import load, tokens
+from tests.engine.backends.cuda.small import CONTEXT, load, tokens
 from tests.engine.backends.cuda.test_heads import HOT, MOST, load_head
 from tests.engine.backends.cuda.test_rounds import GREEDY, NONE, PROMPT, request_of, run, words
 from tests.engine.kernels.cuda.where import INTERPRETED
@@ -74,6 +75,12 @@ def captured(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         monkeypatch.setattr(graphs.Runner, "captures", always, raising=False)
         monkeypatch.setattr("torch.cuda.graph_pool_handle", lambda: None)
     return modes
+
+
+@pytest.fixture
+def from_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let heads draft on the host, as under a grammar."""
+    monkeypatch.setattr(BranchingProposer, "device_drafting", lambda _: None)
 
 
 @pytest.mark.parametrize(
@@ -146,6 +153,44 @@ def test_words_do_not_depend_on_trees(
             assert words(session, speculation, sampling, **text, reuse_cache=True) == after
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("greedy", [True, False])
+def test_a_round_drafts_the_tree_of_a_new_head_on_the_host(
+    new_session: Callable[..., Session], kind: str, greedy: bool, request: pytest.FixtureRequest
+) -> None:
+    """So it has read what was accepted, whose rows were moved, and forgotten what was not."""
+    heat = 0.5 if kind == "medusa" else 1.0  # so trees have levels, and branches are accepted
+    sampling = GREEDY if greedy else Sampling(temperature=heat, seed=3, repetition_penalty=1.3)
+    text, more = list(PROMPT), 2 * MOST
+    rounds, _ = run(new_session(kind), asked(kind), sampling, max_tokens=more)
+    request.getfixturevalue("from_the_host")
+    compared = 0
+    for round in rounds:
+        if round.budget.depth == 3 and compared < (4 if INTERPRETED else 40):
+            limits = {"token_ids": text, "max_tokens": 5}
+            host = run(new_session(kind), asked(kind), sampling, **limits)[0][0]
+            drafted, expected = _by_branch(round), _by_branch(host)
+            assert drafted.keys() == expected.keys() and len(drafted) == 7
+            if not greedy:
+                assert drafted == pytest.approx(expected, rel=1e-4)
+            compared += 1
+        text += round.tokens
+    assert compared > 2
+    if not greedy:
+        assert any(round.accepted_path[:1] > (0,) for round in rounds[: compared - 1])
+        assert max(round.tree.depth for round in rounds[:compared]) == 3
+
+
+def _by_branch(round: Round) -> dict[tuple[int, ...], float | None]:
+    """Return the q of each node by the tokens down to it; siblings of equal q have no order."""
+    found = dict[tuple[int, ...], float | None]()
+    branches: list[tuple[int, ...]] = [()]
+    for token, parent, q in zip(round.tree.tokens, round.tree.parents, round.q, strict=True):
+        branches.append((*branches[parent + 1], token))
+        found[branches[-1]] = q
+    return found
+
+
 def test_a_rule_that_weighs_q_has_chains(new_session: Callable[..., Session]) -> None:
     speculation = asked("medusa", acceptance=AcceptanceRule.REJECTION)
     rounds, _ = run(new_session("medusa"), speculation, HOT, max_tokens=3)
@@ -164,6 +209,7 @@ def test_a_grammar_holds_in_trees(new_session: Callable[..., Session]) -> None:
     assert any(not round.tree.is_chain for round in rounds)
 
 
+@pytest.mark.usefixtures("from_the_host")
 def test_trees_beside_others_change_no_words(
     new_session: Callable[..., Session], captured: list[str]
 ) -> None:
@@ -183,6 +229,32 @@ def test_trees_beside_others_change_no_words(
     assert done.token_ids == alone
     assert any(not round.tree.is_chain for round in rounds)
     assert any("tree=True" in mode for mode in captured)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_trees_are_captured_before_the_first_token(
+    new_session: Callable[..., Session], captured: list[str], kind: str
+) -> None:
+    """Of all levels, since a reply ends with fewer of them; and each passes its trial."""
+    session, seen = new_session(kind), list[int]()
+    request = request_of(asked(kind, 4), HOT, max_tokens=6)
+    for event in session.run(request, lambda: False):
+        if isinstance(event, Emitted):
+            seen.append(sum("drafts=True" in mode and "tree=True" in mode for mode in captured))
+    assert seen[0] == seen[-1] == (4 if kind == "eagle3" else 3)
+    runners: list[Any] = list(session.target._runners.values())
+    assert not any(each._uncaptured for each in runners)
+
+
+def test_trees_end_with_the_context(new_session: Callable[..., Session]) -> None:
+    session, length = new_session("medusa"), CONTEXT - 7
+    limits: dict[str, Any] = {"token_ids": tuple(range(length)), "max_tokens": 7}
+    rounds, done = run(session, asked("medusa", 15), HOT, **limits)
+    assert done.token_ids == words(session, NONE, HOT, **limits)
+    assert any(len(round.tree) > 4 for round in rounds)
+    for round in rounds:
+        assert length + len(round.tree) <= CONTEXT
+        length += len(round.tokens)
 
 
 @pytest.mark.skipif(INTERPRETED, reason="a graph is a device's")

@@ -237,15 +237,26 @@ def test_what_is_wrong_in_trees_alone_is_found(
     assert fault is not None and fault.kernel == "tree" and "its bits" in fault.why
 
 
-@pytest.mark.parametrize("trees", [False, True])
-@pytest.mark.parametrize(("name", "place"), [("race_kernel", 0), ("accept_kernel", 1)])
+@pytest.mark.parametrize(
+    ("name", "place", "trees"),
+    [
+        *(("race_kernel", 0, trees) for trees in (False, True)),
+        *(("accept_kernel", 1, trees) for trees in (False, True)),
+        ("times_kernel", None, False),
+        ("grow_kernel", MAX_ROWS + 1, False),
+    ],
+)
 def test_wrong_sampling_is_found_by_the_hosts_rules(
-    name: str, place: int, trees: bool, folder: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, place: int | None, trees: bool, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another token is drawn for the first row, or one more token is accepted; or in trees alone."""
+    """Another token is drawn for the first row, or one more token is accepted; or in trees alone. Or a
+    tree is drafted from the last tokens of a race, or has another branch."""
 
     def spoil(result: torch.Tensor) -> None:
-        result.view(-1)[place] += 1
+        if place is None:
+            result.neg_()
+        else:
+            result.view(-1)[place] += 1
 
     model = load(folder)
     for cases in ("norm_cases", "linear_cases", "attention_cases"):

@@ -25,6 +25,8 @@ KERNELS = {
     "combine_parts": ("engine.kernels.cuda.attention_kernel", 5),
     "race_kernel": ("engine.kernels.cuda.sampling.acceptance", 7),
     "accept_kernel": ("engine.kernels.cuda.sampling.acceptance", 12),
+    "times_kernel": ("engine.kernels.cuda.sampling.branches", 4),
+    "grow_kernel": ("engine.kernels.cuda.sampling.branches", 5),
 }
 """The module of each kernel, and which argument it writes."""
 

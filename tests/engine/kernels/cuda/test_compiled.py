@@ -30,7 +30,7 @@ from engine.kernels.cuda.linear.dispatch import Part, make_stacked
 from engine.kernels.cuda.linear.fusion import Fusion, Norm, finish_sums, normalise
 from engine.kernels.cuda.linear.tiles import MOST_SPLITS, Kind, choose_tile
 from engine.kernels.cuda.recurrence import LayerMemory, Memories, Recurrence, take_in
-from engine.kernels.cuda.sampling import acceptance
+from engine.kernels.cuda.sampling import acceptance, branches
 from engine.kernels.cuda.sampling.acceptance import Rule
 from engine.kernels.cuda.sampling.state import SamplingState
 from engine.kernels.cuda.trees import TREE_SHAPE
@@ -38,7 +38,7 @@ from engine.kernels.formats.block_planes import FORMS, BlockPlanes
 from engine.kernels.formats.int8 import Int8Weight
 from engine.kernels.formats.nf4 import GROUP, Nf4Weight
 from engine.machine.devices import FP8_CAPABILITY
-from engine.values import MAX_ROWS
+from engine.values import MAX_DEPTH, MAX_ROWS
 from tests.engine.kernels.cuda.cases import FORMATS, KINDS
 from tests.engine.kernels.cuda.where import INTERPRETED
 from tests.support import ptx
@@ -56,6 +56,7 @@ KERNELS = (
     (rotary_kernel, "rope_and_store"),
     (recurrence_kernel, "take_in_rows"),
     *((acceptance, name) for name in ("race_kernel", "accept_kernel")),
+    *((branches, name) for name in ("times_kernel", "grow_kernel")),
     (intrinsics, "stamp_kernel"),
 )
 META = torch.device("meta")
@@ -177,6 +178,14 @@ def verification(rule: Rule, sampled: bool, drafting: bool = False, tree: bool =
         acceptance.verify(p, q, state, out, rule=rule, depth=depth, tree=tree)
 
 
+def growing(spread: bool) -> None:
+    """Launch what drafts a tree."""
+    q, state = empty(3, VOCABULARY, dtype=torch.float32), SamplingState.empty(VOCABULARY, META)
+    rank = partial(branches.rank, state=state, rule=Rule.COUPLED, count=MAX_DEPTH)
+    ranked = [rank(row, index=index) for index, row in enumerate(q.split(1))]
+    branches.grow(ranked, state, MAX_DEPTH, spread=spread)
+
+
 def stamps() -> None:
     """Launch the kernel of the device's clock; without a device ``stamp`` uses the host's."""
     intrinsics.stamp_kernel[(1,)](empty(3, dtype=torch.int64), INDEX=1, **intrinsics.STAMP_OPTIONS)
@@ -232,6 +241,8 @@ EVERYWHERE: dict[str, Launch] = {
     "norm": norms,
     "nf4 dequantised": dequantising,
     "many rows": finishing,
+    "tree": partial(growing, False),
+    "spread tree": partial(growing, True),
     "block verification": partial(verification, Rule.BLOCK, True),
 }
 FP8_KNOWN: dict[str, Launch] = {

@@ -1,4 +1,4 @@
-"""Rows of a tree on a device: each has the bits that it has at the end of its branch, as a chain."""
+"""Trees on a device: how they are drafted; and each row has the bits of the end of its branch."""
 
 from __future__ import annotations
 
@@ -11,11 +11,19 @@ from torch import Tensor
 
 pytest.importorskip("triton")
 
+from engine.drafting.proposers.branches import Level
+from engine.drafting.proposers.branches import grow as grow_on_host
 from engine.kernels.cuda.attention import Workspace, attend
 from engine.kernels.cuda.kv_cache import FP8, StaticKVCache
 from engine.kernels.cuda.rotary import rope_and_store
+from engine.kernels.cuda.sampling.acceptance import Rule
+from engine.kernels.cuda.sampling.branches import grow, rank
+from engine.kernels.cuda.sampling.state import SamplingState
 from engine.kernels.cuda.trees import branch, tree_table
+from engine.local.host_rules import LEAST
+from engine.noise import Stream, ranking
 from engine.values import MAX_ROWS
+from engine.values.sampling import Sampling
 from tests.engine.kernels.cuda.test_attention_kernels import FEW_PARTS, LARGE, Case, Turn, _qkv
 from tests.engine.kernels.cuda.where import INTERPRETED
 
@@ -104,6 +112,54 @@ def test_a_tree_of_one_branch_is_a_chain_to_the_bit(
     assert torch.equal(tree(qkv, start, table), chain(qkv, start))
     end = case.capacity
     assert all(map(torch.equal, tree.stored(end), chain.stored(end)))
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_a_tree_grows_as_on_the_host(device: torch.device, seed: int) -> None:
+    """Of any probabilities, equal ones among them, to the last branch; zeros come last."""
+    chance, draw = random.Random(seed), torch.Generator().manual_seed(seed)
+    levels, nodes = chance.choice((1, 2, 3, 7, 15)), chance.choice((1, 2, 4, 7, 15))
+    q = torch.rand(levels, nodes, generator=draw)
+    if seed % 3 == 0:
+        q = (4 * q).round() / 4
+    elif seed % 3 == 1:
+        q = q.sort(descending=True).values
+    tokens = torch.stack([torch.randperm(50, generator=draw)[:nodes] for _ in range(levels)])
+    ranked = [(t.to(device), p.to(device)) for t, p in zip(tokens, q, strict=True)]
+    for spread in (False, True):
+        state = SamplingState.empty(50, device)
+        grow(ranked, state, nodes, spread=spread)
+        host = [Level(t.tolist(), p.tolist()) for t, p in zip(tokens, q, strict=True)]
+        tree = grow_on_host(host, nodes, LEAST, spread=spread).tree
+        rows = len(tree) + 1
+        right, found = tree_table(tree.row_parents), state.tree.cpu()
+        assert state.drafted[: len(tree)].tolist() == list(tree.tokens)
+        assert torch.equal(found[0, :rows], right[0, :rows])
+        assert torch.equal(found[1 : rows + 1, :rows], right[1 : rows + 1, :rows])
+        drafted = zip(_parents(found, nodes), state.drafted[:nodes].tolist(), strict=True)
+        assert len({*drafted}) == nodes
+
+
+def _parents(table: Tensor, nodes: int) -> list[int]:
+    rows = range(1, nodes + 1)
+    assert all(int(table[1 + row, table[0, row]]) == row for row in rows)
+    return [int(table[1 + row, table[0, row] - 1]) for row in rows]
+
+
+def test_tokens_are_ranked_by_the_noise_of_their_place(device: torch.device) -> None:
+    """Over several tiles of tokens, as the host ranks them; ``greedy`` by q."""
+    vocabulary = 2100
+    q = torch.randn(1, vocabulary, generator=torch.Generator().manual_seed(4)).mul(3).softmax(-1)
+    q[0, :2000] *= 1e-4  # most of the first are of the last tile
+    state = SamplingState.empty(vocabulary, device)
+    state.begin(Sampling(temperature=1.0), -7, [5, 6, 7], 1)
+    for index in (0, 5):
+        tokens, p = rank(q.to(device), state, rule=Rule.COUPLED, index=index, count=15)
+        assert tokens.tolist() == ranking(q, -7, Stream.CHOICE, 3 + index, 15)
+        assert torch.equal(p.cpu(), q[0, tokens.cpu()]) and state.drafted[index] == tokens[0]
+    tokens, p = rank(q.to(device), state, rule=Rule.GREEDY, index=1, count=7)
+    assert torch.equal(p.cpu(), q[0].sort(descending=True).values[:7])
+    assert torch.equal(p.cpu(), q[0, tokens.cpu()]) and state.drafted[1] == tokens[0]
 
 
 def test_rows_move_in_order_and_the_rest_stays(device: torch.device) -> None:
