@@ -17,14 +17,14 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-def executed(make: Callable[[Operations], T], target: Backbone, *, rounds: bool = True) -> T:
+def executed(make: Callable[[Operations], T], target: Backbone) -> T:
     """Return ``make(operations)`` with the first executor that supports every operation it calls.
 
-    A target whose rounds run on a device has operations there; they are not used if ``rounds`` is False.
-    The compiled step does not support every width, weight, target and device, and may not be built.
+    A target whose rounds run on a device has operations there. The compiled step does not support every
+    width, weight, target and device, and may not be built.
     """
     try:
-        own = target.head_operations() if rounds else None
+        own = target.head_operations()
         return make(TracedOperations(target) if own is None else cast(Operations, own))
     except Unsupported as reason:
         log.debug("A head drafts in torch: %s", reason)

@@ -141,11 +141,18 @@ class Groups(Candidates):
     ``ordering`` int64 (vocabulary,): the token of each output, one group after the other.
     """
 
-    __slots__ = ("count", "kept", "ordering")
+    __slots__ = ("_copy", "count", "kept", "ordering")
 
     def __init__(self, ordering: NDArray[np.int64], count: int, kept: int) -> None:
         super().__init__(len(ordering))
         self.ordering, self.count, self.kept = ordering, count, kept
+        self._copy: Tensor | None = None
+
+    def on(self, device: torch.device) -> Tensor:
+        """Return the ordering on ``device``, which captured operations read."""
+        if self._copy is None:
+            self._copy = torch.from_numpy(self.ordering).to(device)
+        return self._copy
 
     @property
     def size(self) -> int:

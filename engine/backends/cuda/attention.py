@@ -64,6 +64,8 @@ class DecoderAttention:
             norm=layer.qk_norm,
             epsilon=self._architecture.epsilon,
             scale=spec.query_scale,
+            value_norm=spec.value_norm,
+            stores=spec.shared_with is None,
             tree=tree,
         )
         if spec.temperature is not None:

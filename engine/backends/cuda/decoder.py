@@ -34,7 +34,6 @@ from engine.models.activations import ACTIVATIONS, by_rows
 from engine.models.architecture import (
     Architecture,
     Attention,
-    Experts,
     GatedDeltaNet,
     Mamba2,
     ShortConvolution,
@@ -50,13 +49,14 @@ from engine.values import MAX_ROWS
 SUPPORT = Support(
     "The CUDA kernels",
     {
-        Attention: ATTENTION[Attention] | {"temperature", "output_gate", "rope.axes", "sinks"},
+        Attention: ATTENTION[Attention]
+        | {"temperature", "output_gate", "rope.axes", "sinks", "shared_with", "value_norm"},
         **{mixer: ALL_MIXERS[mixer] for mixer in (GatedDeltaNet, Mamba2, ShortConvolution)},
     },
-    {**GATED_MLP, Experts: EXPERTS[Experts] - {"norms", "score_scales"}},
+    {**GATED_MLP, **EXPERTS},
     ACTIVATIONS,
     ("bf16", *QUANTISED, AS_STORED),
-    DECODER | {"post_norms", "residual_scale", "logit_scale"},
+    DECODER | {"post_norms", "residual_scale", "logit_scale", "per_layer_width", "layer_scalars"},
     frozenset(FORMS),
 )
 
@@ -111,6 +111,7 @@ class CudaDecoder(LayerDecoder[DeviceState, Step]):
             )
             for index, spec in enumerate(architecture.layers)
         ]
+        self.own = layers.load_own_inputs(architecture, names, tensor, quantization, self.device)
         self.verdict: Verdict | None = None  # of the kernels' trial, if there was one
         self._slots = architecture.kv_slots
         self._graphs = GraphCache(self.device)
@@ -129,7 +130,8 @@ class CudaDecoder(LayerDecoder[DeviceState, Step]):
             aux = self.new_aux(aux_layers, capacity + 1)
             memories = new_memories(self.architecture, self.device)
             saved = self._info.checkpoint_bytes
-            return DeviceState(static, aux, memories, saved, self.attention.in_images)
+            images, slots = self.attention.in_images, self.architecture.last_slots
+            return DeviceState(static, aux, memories, saved, images, slots)
 
     @torch.inference_mode()
     def logits(self, normed: Tensor) -> Tensor:
@@ -291,6 +293,16 @@ class CudaDecoder(LayerDecoder[DeviceState, Step]):
         if isinstance(part, CudaExperts):
             return self._plus(mixed, part(x), after)
         return self._add(mixed, part.down, part.inner(x), after)
+
+    def own_inputs(self, ids: Tensor, x: Tensor) -> Tensor | None:
+        return None if self.own is None else self.own(ids, x)
+
+    def finish(self, index: int, x: Tensor, own: Tensor | None) -> Tensor:
+        """See ``LayerDecoder``."""
+        layer = self.layers[index]
+        if layer.own_input is not None and own is not None:
+            x = layer.own_input(x, own[:, index])
+        return x * layer.scalar if self.architecture.layer_scalars else x
 
     def _add(self, x: Tensor, linear: FusedLinear, inner: Tensor, after: Norm | None) -> Tensor:
         """Return ``x`` plus ``linear`` of ``inner``, normed by ``after`` if there is one, and scaled."""

@@ -1,4 +1,4 @@
-"""Feed-forwards of fused linear kernels: gated MLPs, and mixtures of experts.
+"""Feed-forwards of fused linear kernels: gated MLPs, mixtures of experts, and layers' own inputs.
 
 A mixture of few rows asks the device nothing: each row's experts are read there, and multiplied by one
 launch for all. So a captured round may have it.
@@ -15,9 +15,11 @@ from engine.backends.torch.experts import add_chosen, in_order, route
 from engine.kernels.cuda.linear.bulk import BulkLinear
 from engine.kernels.cuda.linear.experts import ExpertsLinear
 from engine.kernels.cuda.linear.fusion import Norm, normalise
+from engine.kernels.torch.factory import Embedding
 from engine.kernels.torch.linear import Linear
 from engine.models.activations import Activation, by_rows
 from engine.models.architecture import Experts
+from engine.models.weights import MixtureNorms, RmsNorm
 from engine.values import MAX_ROWS
 
 
@@ -46,18 +48,28 @@ class CudaExperts:
     gate: Activation | None
     down: ExpertsLinear
     shared: CudaMlp | None
+    norms: MixtureNorms | None
+    score_scale: Tensor | None
 
     def __call__(self, x: Tensor) -> Tensor:
         """Return the mixture's result (rows, hidden) for ``x``."""
         normed = x if self.norm is None else normalise(x, self.norm)
         logits = self.router(normed.float())
         chosen, scores = route(self.spec, logits[:, : self.spec.count], self.score_bias)
+        if self.score_scale is not None:
+            scores = scores * self.score_scale[chosen]
+        norms = self.norms
+        rows = normed if norms is None else (normed * norms.experts).to(x.dtype)
         if len(x) <= MAX_ROWS:
-            total = self._few(normed, chosen, scores)
+            total = self._few(rows, chosen, scores)
         else:
-            total = add_chosen(self._expert, normed, chosen, scores)
+            total = add_chosen(self._expert, rows, chosen, scores)
         if self.shared is not None:
-            result = self.shared.down(self.shared.inner(normed)).float()
+            rows = normed if norms is None else (normed * norms.shared).to(x.dtype)
+            result = self.shared.down(self.shared.inner(rows)).float()
+            if norms is not None:
+                total = normalise(total, norm_of(norms.experts_after))
+                result = normalise(result, norm_of(norms.shared_after))
             if self.spec.shared_gate:
                 result = result * by_rows(torch.sigmoid)(logits[:, self.spec.count :])
             total = total + result
@@ -73,6 +85,43 @@ class CudaExperts:
     def _expert(self, expert: int, rows: Tensor) -> Tensor:
         """Return the result of one expert."""
         return self.down.of(expert)(_gated(self.gate_up.of(expert)(rows), self.gate))
+
+
+@dataclass(frozen=True, slots=True)
+class CudaOwnInput:
+    """What adds a layer's own input to its result (``Architecture.per_layer_width``)."""
+
+    gate: BulkLinear  # hidden -> width
+    activation: Activation
+    output: BulkLinear  # width -> hidden
+    after: Norm
+
+    def __call__(self, x: Tensor, own: Tensor) -> Tensor:
+        """Return ``x (rows, hidden)`` with the ``own`` input (rows, width)."""
+        inner = by_rows(self.activation)(self.gate(x)) * own
+        return normalise(self.output(inner), self.after, x)
+
+
+@dataclass(frozen=True, slots=True)
+class CudaOwnInputs:
+    """What makes the own inputs of all layers; see ``PerLayerWeights``."""
+
+    projection: BulkLinear
+    norm: Norm
+    embedding: Embedding
+    scale: float
+
+    def __call__(self, ids: Tensor, x: Tensor) -> Tensor:
+        """Return (rows, layers, width) for ``ids (rows,)`` and embedded ``x (rows, hidden)``."""
+        width = len(self.norm.weight)
+        projected = normalise(self.projection(x).view(-1, width), self.norm)
+        embedded = self.embedding(ids).to(x.dtype).view_as(projected)
+        return torch.add(projected, embedded, alpha=self.scale).view(len(x), -1, width)
+
+
+def norm_of(norm: RmsNorm) -> Norm:
+    """Convert a norm to the kernels' class."""
+    return Norm(norm.weight, norm.epsilon)
 
 
 def _gated(gate_up: Tensor, gate: Activation | None) -> Tensor:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import Protocol, TypeVar, cast
 
 import torch
@@ -32,7 +33,7 @@ from engine.kernels.native.program import Unsupported
 from engine.kernels.operands import Candidates, Number, Rows, Tokens
 from engine.kernels.torch.linear import Linear
 from engine.models.activations import ACTIVATIONS
-from engine.models.architecture import Architecture
+from engine.models.architecture import Architecture, Attention
 from engine.models.hidden_states import AuxLayer
 from engine.models.rotation import cosines
 from engine.noise import Draws
@@ -65,6 +66,7 @@ class HeadOperations(EagerOperations):
 
     def __init__(self, target: HeadTarget, state: DeviceState) -> None:
         self.model, self.state, self.device = target, state, target.device
+        self._rotations: dict[Attention, Tensor] = {}
 
     def linear(self, linear: Linear, x: Tensor, count: Number | None = None) -> Tensor:
         return super().linear(linear, x, count).to(x.dtype)  # a bias is float32
@@ -141,6 +143,28 @@ class HeadOperations(EagerOperations):
         if len(query) > STREAMED_ROWS and spec.causal and is_plain(spec, kv, past + len(query)):
             return attend_prompt(query, kv, past)
         return self.model.attention.attend(query, kv, position, spec)
+
+    def attend_to_target(
+        self,
+        queries: Tensor,
+        attention: Attention,
+        epsilon: float,
+        norms: Tensor | None,
+        rows: Rows,
+    ) -> Tensor:
+        if attention not in self._rotations:
+            assert attention.rope is not None
+            table = cosines(attention.rope, attention.head_dim, self.state.context)
+            self._rotations[attention] = table.to(self.device)
+        window = attention.window
+        kv, position = self.state.last(window is not None), self._first(rows)
+        query = rope_and_store(
+            queries.contiguous(), kv, position, rotation=self._rotations[attention], norm=norms,
+            epsilon=epsilon, stores=False,
+        )  # fmt: skip
+        # The row before it is the last that the target has read.
+        spec = attention if window is None else replace(attention, window=window - 1)
+        return self.model.attention.attend(query, kv, position - 1, spec)
 
     def unroll(
         self,

@@ -8,10 +8,17 @@ import torch
 from torch import Tensor
 
 from engine.backends.cuda import recurrent
-from engine.backends.cuda.feed_forward import CudaExperts, CudaMlp, gate_of
+from engine.backends.cuda.feed_forward import (
+    CudaExperts,
+    CudaMlp,
+    CudaOwnInput,
+    CudaOwnInputs,
+    gate_of,
+    norm_of,
+)
 from engine.backends.cuda.recurrent import CudaRecurrence
 from engine.kernels.cuda.linear.bulk import BulkLinear
-from engine.kernels.cuda.linear.dispatch import Weight, convert_weight, make_linear
+from engine.kernels.cuda.linear.dispatch import Weight, convert_weight, embedding_of, make_linear
 from engine.kernels.cuda.linear.experts import ExpertsLinear
 from engine.kernels.cuda.linear.fusion import Fusion, Norm
 from engine.kernels.formats.nf4 import GROUP
@@ -20,10 +27,17 @@ from engine.kernels.torch.linear import Biased, Linear
 from engine.kernels.torch.linear import make_linear as make_exact
 from engine.models.activations import activation
 from engine.models.architecture import Architecture, Attention, Experts, LayerSpec
-from engine.models.weight_loading import WeightSource, load_layer
-from engine.models.weights import AttentionWeights, ExpertsWeights, GatedMlpWeights, RmsNorm
+from engine.models.tensor_shapes import Names
+from engine.models.weight_loading import WeightSource, load_layer, load_per_layer
+from engine.models.weights import (
+    AttentionWeights,
+    ExpertsWeights,
+    GatedMlpWeights,
+    OwnInputWeights,
+    RmsNorm,
+)
 
-WIDEST_HEAD = 256
+WIDEST_HEAD = 512
 """The tiles of wider heads do not fit into a multiprocessor."""
 
 FUSED_GATE = "silu"
@@ -43,6 +57,8 @@ class CudaLayer:
     mixer_after: Norm | None
     feed_forward: CudaMlp | CudaExperts  # with the norm before it
     feed_forward_after: Norm | None
+    own_input: CudaOwnInput | None
+    scalar: float
 
 
 class UnfusedLinear:
@@ -53,6 +69,14 @@ class UnfusedLinear:
 
     def __call__(self, x: Tensor) -> Tensor:
         return make_linear(self.weight)(x)
+
+
+def _kernels(quantization: str, device: torch.device) -> Kernels:
+    return Kernels(
+        lambda weight: UnfusedLinear(convert_weight(quantization, weight, device)),
+        plain_embedding,
+        lambda weight: make_exact(weight.to(device, torch.float32)),
+    )
 
 
 def load(
@@ -67,15 +91,10 @@ def load(
 
     The weights do not include the scale of the scores: the rope kernel multiplies the queries by it.
     """
-    kernels = Kernels(
-        lambda weight: UnfusedLinear(convert_weight(quantization, weight, device)),
-        plain_embedding,
-        lambda weight: make_exact(weight.to(device, torch.float32)),
-    )
     attends = isinstance(spec.mixer, Attention)
     if isinstance(spec.mixer, Attention):
         spec = replace(spec, mixer=replace(spec.mixer, query_scale=1.0))
-    layer = load_layer(architecture, spec, tensor, kernels)
+    layer = load_layer(architecture, spec, tensor, _kernels(quantization, device))
     mixer = layer.mixer
     return CudaLayer(
         inputs=_fused(
@@ -86,12 +105,41 @@ def load(
         sinks=mixer.sinks if isinstance(mixer, AttentionWeights) else None,
         recurrence=None if attends else recurrent.load(architecture, spec.mixer, mixer),
         output=_fused(mixer.output),
-        mixer_after=norm_of(layer.mixer_after),
+        mixer_after=_norm(layer.mixer_after),
         feed_forward=_experts(spec.feed_forward, layer.feed_forward, layer.feed_forward_norm)
         if isinstance(spec.feed_forward, Experts)
         else _mlp(spec.feed_forward.activation, layer.feed_forward, layer.feed_forward_norm),
-        feed_forward_after=norm_of(layer.feed_forward_after),
+        feed_forward_after=_norm(layer.feed_forward_after),
+        own_input=_own_input(spec.feed_forward.activation, layer.own_input),
+        scalar=layer.scalar,
     )
+
+
+def _own_input(function: str, weights: OwnInputWeights | None) -> CudaOwnInput | None:
+    if weights is None:
+        return None
+    gate, output = _fused(weights.gate), _fused(weights.output)
+    return CudaOwnInput(gate, activation(function), output, norm_of(weights.after))
+
+
+def load_own_inputs(
+    architecture: Architecture,
+    names: Names,
+    tensor: WeightSource,
+    quantization: str,
+    device: torch.device,
+) -> CudaOwnInputs | None:
+    """Load what makes the layers' own inputs; None if they have none."""
+    weights = load_per_layer(architecture, names, tensor, _kernels(quantization, device))
+    if weights is None:
+        return None
+    table = convert_weight(quantization, tensor(names.per_layer_embedding), device)
+    projection, norm = _fused(weights.projection), norm_of(weights.norm)
+    return CudaOwnInputs(projection, norm, embedding_of(table), weights.scale)
+
+
+def _norm(norm: RmsNorm | None) -> Norm | None:
+    return None if norm is None else norm_of(norm)
 
 
 def _mlp(function: str, weights: object, norm: RmsNorm | None = None) -> CudaMlp:
@@ -116,25 +164,22 @@ def _experts(spec: Experts, weights: object, norm: RmsNorm | None) -> CudaExpert
 
     return CudaExperts(
         spec=spec,
-        norm=norm_of(norm),
+        norm=_norm(norm),
         router=weights.router,
         score_bias=weights.score_bias,
         gate_up=stacked(weights.gate_up, gated=gated),
         gate=None if gated else gate_of(activation(spec.activation), spec.clamp),
         down=stacked(weights.down),
         shared=None if weights.shared is None else _mlp(spec.activation, weights.shared),
+        norms=weights.norms,
+        score_scale=weights.score_scale,
     )
-
-
-def norm_of(norm: RmsNorm | None) -> Norm | None:
-    """Convert a norm to the kernels' class."""
-    return None if norm is None else Norm(norm.weight, norm.epsilon)
 
 
 def _fused(linear: Linear, norm: RmsNorm | None = None, *, gated: bool = False) -> BulkLinear:
     """Fuse a loaded linear layer with its bias, the norm before it and the gate after it."""
     weight, bias = _parts(linear)
-    fusion = Fusion(norm_of(norm), bias, gated)
+    fusion = Fusion(_norm(norm), bias, gated)
     return BulkLinear(make_linear(weight, fusion), weight, fusion)
 
 

@@ -8,7 +8,7 @@ from types import MappingProxyType
 import torch
 from torch import Tensor
 
-from engine.kernels.cuda.kv_cache import StaticKVCache, move_rows
+from engine.kernels.cuda.kv_cache import LayerKV, StaticKVCache, move_rows
 from engine.kernels.cuda.recurrence import Memories
 from engine.machine.devices import device_errors
 from engine.models.architecture import Rope
@@ -40,13 +40,15 @@ class DeviceState(SequenceState):
         memories: Memories | None = None,
         checkpoint_bytes: int = CHECKPOINT_MB << 20,
         rotations: Rotations = NO_ROTATIONS,
+        last_slots: Mapping[bool, int] = MappingProxyType({}),
     ) -> None:
-        """``rotations``: the model's, of ropes that images change. The state has its own."""
+        """``rotations``: the model's, of ropes that images change. The state has its own.
+        ``last_slots``: see ``Architecture``."""
         self._plain = rotations
         self._content: PromptContent | None = None
         self.rotations = {key: table.clone() for key, table in rotations.items()}
         super().__init__(static.capacity, aux)
-        self.static, self.memories = static, memories
+        self.static, self.memories, self._last_slots = static, memories, last_slots
         self._checkpoints: Checkpoints[list[Tensor]] = Checkpoints(checkpoint_bytes)
 
     @property
@@ -96,6 +98,14 @@ class DeviceState(SequenceState):
         """See ``SequenceState``. Rounds on the device may have advanced beyond the host's length."""
         super().settle(length)
         self._update_device()
+
+    def last(self, slides: bool) -> LayerKV:
+        """Return the keys and values of the last layer that slides, or does not."""
+        return self.static.slots[self._last_slots[slides]]
+
+    def keys_values(self, slides: bool, end: int) -> tuple[Tensor, Tensor]:
+        keys, values = (part[:, :end] for part in self.last(slides).floats())
+        return keys, values
 
     def move(self, start: Tensor, rows: Tensor) -> None:
         """Move rows and their hidden states; see ``StaticKVCache.move``."""

@@ -149,7 +149,7 @@ class EagerOperations(EagerArithmetic):
         outputs = (
             best[:, None] * groups.size + torch.arange(groups.size, device=x.device)
         ).flatten()
-        tokens = torch.from_numpy(groups.ordering).to(x.device)[outputs]
+        tokens = groups.on(x.device)[outputs]
         logits = self.linear(output, x)
         wide = torch.full_like(logits, float("-inf"))
         wide[0, tokens] = logits[0, outputs]

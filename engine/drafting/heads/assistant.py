@@ -25,7 +25,7 @@ from torch import Tensor
 
 from engine.backends.layer_decoder import add_residual, feed_forward, norm
 from engine.backends.linear_factory import LinearFactory
-from engine.backends.operations import Draft, Operations
+from engine.backends.operations import Operations
 from engine.drafting.heads.base import (
     HeadPlan,
     TargetShape,
@@ -34,6 +34,7 @@ from engine.drafting.heads.base import (
     other_target,
 )
 from engine.drafting.heads.layers import layer_source, load_layers
+from engine.drafting.heads.stateless import StatelessDraft
 from engine.drafting.heads.stored import Stored
 from engine.errors import ModelError
 from engine.kernels.operands import Groups, Number, Rows, Tokens
@@ -168,10 +169,8 @@ class AssistantHead:
         return ops.add(x, x, layer.scalar - 1)
 
 
-class AssistantDraft:
-    """Drafts for one sequence, from the host: no device's rounds are those of a Gemma 4."""
-
-    drafter = None
+class AssistantDraft(StatelessDraft):
+    """Drafts for one sequence, which also read where the pending token stands."""
 
     def __init__(self, head: AssistantHead, ops: Operations) -> None:
         self._last = Number()
@@ -183,12 +182,12 @@ class AssistantDraft:
             partial(head.draft, ops, pending, groups),
             groups,
         )
+        self.steps = head.steps
+        self.drafter = ops.round_drafter(self)
 
-    def begin(self, read: int, pending: int) -> Draft:
-        """Begin a draft after ``pending``, where the target has read ``read`` tokens."""
-        self._last.value = read - 1
-        self.draft.begin(pending)
-        return self.draft
+    def places(self, device: torch.device) -> list[Tensor]:
+        """See ``RoundHead``."""
+        return [self._last.on(device)]
 
 
 def _groups(stored: Stored, vocabulary: int) -> tuple[int, int]:

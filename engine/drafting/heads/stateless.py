@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol
 
@@ -67,7 +67,7 @@ class StatelessDraft:
         self.draft.begin(pending)
         return self.draft
 
-    def places(self, device: torch.device) -> tuple[()]:
+    def places(self, device: torch.device) -> Sequence[Tensor]:
         """See ``RoundHead``: a draft reads what ``read`` has read, no operand."""
         return ()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import ClassVar
 
@@ -22,12 +23,12 @@ from engine.models.hidden_states import Backbone
 class StatelessProposer(HeadProposer):
     """Drafts from the last committed token's hidden state, and keeps nothing between rounds."""
 
-    def __init__(self, head: StatelessHead, target: Backbone) -> None:
+    Drafts: ClassVar[Callable[..., StatelessDraft]] = StatelessDraft
+
+    def __init__(self, head: StatelessHead | AssistantHead, target: Backbone) -> None:
         self.target = target
         self.steps = head.steps
-        self.drafts: StatelessDraft | AssistantDraft = executed(
-            partial(StatelessDraft, head), target
-        )
+        self.drafts = executed(partial(self.Drafts, head), target)
         self.text = []
 
     def propose(self, context: Context, budget: Budget) -> DraftProposal:
@@ -48,7 +49,7 @@ class StatelessProposer(HeadProposer):
 class _Recurrent(StatelessProposer):
     """Unrolls its head: the first step reads the pending token, each later one the token before it."""
 
-    Head: ClassVar[type[MlpHead] | type[LstmHead]]
+    Head: ClassVar[type[MlpHead] | type[LstmHead] | type[AssistantHead]]
 
     def __init__(self, options: object, resources: Resources) -> None:
         super().__init__(*resources.head(self.Head))
@@ -68,12 +69,9 @@ class LstmProposer(_Recurrent):
     Head = LstmHead
 
 
-class AssistantProposer(StatelessProposer):
+class AssistantProposer(_Recurrent):
     """Gemma 4's: narrow layers on the target's keys and values (see engine.drafting.heads.assistant)."""
 
     needs: ClassVar[frozenset[str]] = frozenset({AssistantHead.kind})
-
-    def __init__(self, options: object, resources: Resources) -> None:
-        head, self.target = resources.head(AssistantHead)
-        self.steps, self.text = head.steps, []
-        self.drafts = executed(partial(AssistantDraft, head), self.target, rounds=False)
+    Head = AssistantHead
+    Drafts = AssistantDraft

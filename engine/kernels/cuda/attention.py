@@ -53,8 +53,10 @@ def choose_tiling(heads: int, kv_heads: int, head_dim: int) -> Tiling:
 
     Heads wider than 128 get shorter tiles, so that tiles of keys and values fit in the shared memory of
     a consumer card. Tiles of 64 rows, and of 32 with such heads, get 8 warps: with 4 their accumulators
-    spill (Blackwell, and Ampere and Ada).
+    spill (Blackwell, and Ampere and Ada). Heads wider than 256 get the least tiles.
     """
+    if head_dim > 256:
+        return Tiling(_LEAST, _LEAST, most_parts=kv_parts(kv_heads), warps=8, registers=168)
     rows = min(max(_power(8 * heads // kv_heads), _LEAST), 64)
     wide = head_dim > 128
     warps = 8 if rows > (16 if wide else 32) and head_dim > 64 else 4

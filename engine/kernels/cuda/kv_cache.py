@@ -41,6 +41,13 @@ class LayerKV:
         parts = self.keys, self.values, self.key_scales, self.value_scales
         return [part for part in parts if part is not None]
 
+    def floats(self) -> tuple[Tensor, Tensor]:
+        """Return keys and values in float32."""
+        keys, values = self.keys.float(), self.values.float()
+        if self.key_scales is None or self.value_scales is None:
+            return keys, values
+        return keys * self.key_scales[..., None], values * self.value_scales[..., None]
+
 
 class StaticKVCache:
     """Keys and values ``(kv_heads, capacity, head_dim)`` of each slot, in bf16, or in fp8 with scales.

@@ -34,10 +34,7 @@ def attend_reference(
 ) -> Tensor:
     """Compute ``attend`` by its definition in float32, one row at a time."""
     rows, heads, head_dim = query.shape
-    keys, values = (
-        _unpacked(cache.keys, cache.key_scales),
-        _unpacked(cache.values, cache.value_scales),
-    )
+    keys, values = cache.floats()
     kv_heads = keys.shape[0]
     start, out = int(length), []
     for row in range(rows):
@@ -53,10 +50,6 @@ def attend_reference(
     return torch.stack(out).to(query.dtype)
 
 
-def _unpacked(stored: Tensor, scales: Tensor | None) -> Tensor:
-    return stored.float() if scales is None else stored.float() * scales[:, :, None]
-
-
 def rope_and_store_reference(
     qkv: Tensor,
     cache: LayerKV,
@@ -66,22 +59,29 @@ def rope_and_store_reference(
     norm: Tensor | None = None,
     epsilon: float = 0.0,
     scale: float = 1.0,
+    value_norm: bool = False,
+    stores: bool = True,
 ) -> Tensor:
     """Compute ``rope_and_store`` in torch, as the torch decoder does; waits for ``length``."""
     rows, start = qkv.shape[0], int(length)
     kv_heads, _, head_dim = cache.keys.shape
-    parts = qkv.view(rows, -1, head_dim)
-    qk, value = parts[:, :-kv_heads].float(), parts[:, -kv_heads:]
+    kv_heads = kv_heads if stores else 0
+    parts = qkv.view(rows, -1, head_dim).float()
+    qk, value = parts.tensor_split([parts.shape[1] - kv_heads], dim=1)
     if norm is not None:
         qk = F.rms_norm(qk, (head_dim,), None, epsilon) * norm
     if rotation is not None:
         rotated = torch.view_as_complex(qk.reshape(rows, -1, head_dim // 2, 2))
         rotated = rotated * torch.view_as_complex(rotation[start : start + rows, None])
         qk = torch.view_as_real(rotated).view(qk.shape)
-    there = slice(start, start + rows)
-    _store(cache.keys[:, there], cache.key_scales, qk[:, -kv_heads:], there)
-    _store(cache.values[:, there], cache.value_scales, value.float(), there)
-    return (qk[:, :-kv_heads] * scale).to(qkv.dtype).contiguous()
+    if value_norm:
+        value = F.rms_norm(value, (head_dim,), None, epsilon)
+    query, key = qk.tensor_split([qk.shape[1] - kv_heads], dim=1)
+    if stores:
+        there = slice(start, start + rows)
+        _store(cache.keys[:, there], cache.key_scales, key, there)
+        _store(cache.values[:, there], cache.value_scales, value, there)
+    return (query * scale).to(qkv.dtype).contiguous()
 
 
 def _store(out: Tensor, scales: Tensor | None, heads: Tensor, there: slice) -> None:

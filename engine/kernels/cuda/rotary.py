@@ -17,6 +17,8 @@ def rope_and_store(
     norm: Tensor | None = None,
     epsilon: float = 0.0,
     scale: float = 1.0,
+    value_norm: bool = False,
+    stores: bool = True,
     tree: Tensor | None = None,
 ) -> Tensor:
     """Return the queries ``(rows, heads, head_dim)`` in the dtype of ``qkv``; write ``cache``.
@@ -26,13 +28,16 @@ def rope_and_store(
     2) float32: cosine and sine of every pair, (1, 0) for pairs that a partial rotation leaves as they
     are; None where the layer has no rope. ``norm`` (heads + kv_heads, head_dim) float32 is the RMSNorm
     weight of each query and key head (Qwen3, Gemma 3), or None. ``scale`` is the scale of the scores;
-    it multiplies the queries here because an 8-bit weight would lose it. In a ``tree`` (see ``trees``)
-    row i is stored at ``length + i`` and turned by its depth.
+    it multiplies the queries here because an 8-bit weight would lose it. ``value_norm``: values are
+    normed without a weight (Gemma 4). Unless it ``stores``, ``qkv`` and ``norm`` have queries alone, and
+    ``cache`` stays unchanged. In a ``tree`` (see ``trees``) row i is stored at ``length + i`` and turned
+    by its depth.
     """
     from engine.kernels.cuda import rotary_kernel as kernels
 
     rows = qkv.shape[0]
     kv_heads, capacity, head_dim = cache.keys.shape
+    kv_heads = kv_heads if stores else 0
     heads = qkv.shape[1] // head_dim - 2 * kv_heads
     assert qkv.is_contiguous() and cache.keys.is_contiguous() and cache.values.is_contiguous()
     assert norm is None or norm.is_contiguous()
@@ -49,7 +54,7 @@ def rope_and_store(
         length if tree is None else tree,
         capacity, epsilon, scale, HEADS=heads, KV_HEADS=kv_heads, WIDTH=head_dim,
         PAIRS=1 << (head_dim // 2 - 1).bit_length(), NORMED=norm is not None,
-        ROTATED=rotation is not None, SCALED=scaled, TREE=tree is not None, num_warps=1,
-        enable_fp_fusion=False,
+        VALUES_NORMED=value_norm, ROTATED=rotation is not None, SCALED=scaled, TREE=tree is not None,
+        num_warps=1, enable_fp_fusion=False,
     )  # fmt: skip
     return query

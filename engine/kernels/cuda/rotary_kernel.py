@@ -35,6 +35,14 @@ def _store_pairs(
     tl.store(out + 2 * pair + 1, odd.to(dtype), mask=inside)
 
 
+@triton.jit
+def _norm_factor(
+    even: tl.tensor, odd: tl.tensor, epsilon: tl.tensor, WIDTH: tl.constexpr
+) -> tl.tensor:
+    """Return what RMSNorm multiplies a head by."""
+    return 1 / tl.sqrt_rn(tl.sum(even * even + odd * odd, 0) / WIDTH + epsilon)
+
+
 @triton.jit(do_not_specialize=["capacity"])
 def rope_and_store(
     qkv: tl.tensor,  # (rows, HEADS + 2 * KV_HEADS, WIDTH) bf16
@@ -55,6 +63,7 @@ def rope_and_store(
     WIDTH: tl.constexpr,
     PAIRS: tl.constexpr,  # the power of two >= WIDTH / 2
     NORMED: tl.constexpr,
+    VALUES_NORMED: tl.constexpr,
     ROTATED: tl.constexpr,
     SCALED: tl.constexpr,
     TREE: tl.constexpr,
@@ -70,6 +79,10 @@ def rope_and_store(
     fits = position < capacity
 
     if head >= HEADS + KV_HEADS:
+        if VALUES_NORMED:
+            inverse = _norm_factor(even, odd, epsilon, WIDTH)
+            even *= inverse
+            odd *= inverse
         offset = (head - HEADS - KV_HEADS).to(tl.int64) * capacity + position
         if fits:
             _store_pairs(
@@ -78,8 +91,7 @@ def rope_and_store(
         return
 
     if NORMED:
-        square = tl.sum(even * even + odd * odd, 0) / WIDTH
-        inverse = 1 / tl.sqrt_rn(square + epsilon)
+        inverse = _norm_factor(even, odd, epsilon, WIDTH)
         weight = norm + head * WIDTH + 2 * pair
         even = even * inverse * tl.load(weight, mask=inside, other=0.0)
         odd = odd * inverse * tl.load(weight + 1, mask=inside, other=0.0)

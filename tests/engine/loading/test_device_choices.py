@@ -89,9 +89,9 @@ def test_without_the_kernels_torch_runs_what_the_gpu_multiplies(
 
 def test_a_model_that_the_kernels_cannot_run_says_why(folder: Path) -> None:
     file = folder / "config.json"
-    file.write_text(json.dumps({**json.loads(file.read_text()), "head_dim": 512}))
+    file.write_text(json.dumps({**json.loads(file.read_text()), "head_dim": 1024}))
     found = inspect(folder)
-    assert "heads have size 512" in (quantization_note("bf16", found, KERNELS) or "")
+    assert "heads have size 1024" in (quantization_note("bf16", found, KERNELS) or "")
     assert choose_quantization(found, "nf4", KERNELS) == "nf4"
     assert choose_backend(found, "nf4", KERNELS) is Backend.TORCH
 
@@ -122,8 +122,8 @@ def test_a_cache_in_fp8_needs_the_kernels_to_run_the_model(folder: Path) -> None
         check_kv_cache(inspect(folder), "int8", "fp4", KERNELS)
     file = folder / "config.json"
     config = json.loads(file.read_text())
-    file.write_text(json.dumps({**config, "head_dim": 512}))
-    assert "heads have size 512" in (why_no_fp8_cache(inspect(folder), "bf16", KERNELS) or "")
+    file.write_text(json.dumps({**config, "head_dim": 1024}))
+    assert "heads have size 1024" in (why_no_fp8_cache(inspect(folder), "bf16", KERNELS) or "")
     file.write_text(json.dumps({**config, "architectures": ["GPT2LMHeadModel"]}))
     told = why_no_fp8_cache(inspect(folder), "bf16", KERNELS)
     assert told is not None and "GPT2LMHeadModel runs through transformers" in told

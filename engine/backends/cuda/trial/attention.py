@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,7 @@ from engine.backends.cuda.prompts import attend_prompt, is_plain
 from engine.backends.cuda.trial.findings import Comparison, some
 from engine.kernels.cuda import STREAMED_ROWS
 from engine.kernels.cuda.attention import Tiling, Workspace, attend, choose_tiling
-from engine.kernels.cuda.kv_cache import FP8, LayerKV, StaticKVCache
+from engine.kernels.cuda.kv_cache import FP8, StaticKVCache
 from engine.kernels.cuda.linear.dispatch import DTYPE
 from engine.kernels.cuda.references import attend_reference, rope_and_store_reference
 from engine.kernels.cuda.rotary import rope_and_store
@@ -51,10 +51,17 @@ class AttentionCase:
         parts += [str(self.cached).removeprefix("torch.")]
         parts += ["rope"] * (self.rope["rotation"] is not None)
         parts += ["norms"] * (self.rope["norm"] is not None)
+        parts += ["values normed"] * spec.value_norm
+        parts += ["stored before"] * (not self.stores)
         parts += [] if spec.window is None else [f"window {spec.window}"]
         parts += [] if spec.score_cap is None else [f"cap {spec.score_cap:g}"]
         parts += ["sinks"] * spec.sinks
         return ", ".join(parts)
+
+    @property
+    def stores(self) -> bool:
+        """Whether the layer makes keys and values."""
+        return self.spec.shared_with is None
 
     @property
     def _tiling(self) -> Tiling:
@@ -64,6 +71,8 @@ class AttentionCase:
         """Try ``rope_and_store``; see ``try_kernel``."""
         ours, theirs = self._filled(), self._filled()
         qkv = self._qkv(MAX_ROWS, seed=1)
+        if not self.stores:
+            qkv = qkv[:, : self.spec.heads * self.spec.head_dim].contiguous()
         for start in self._starts():
 
             def run(rows: slice, start: int = start) -> Tensor:
@@ -89,8 +98,9 @@ class AttentionCase:
             expected = rope_and_store_reference(qkv, theirs.slots[0], theirs.length, **self.rope)
             comparison.near(whole, expected)
             error = _FP8_ERROR if self.cached == FP8 else None
-            for found, right in zip(_stored(ours.slots[0]), _stored(theirs.slots[0]), strict=True):
-                comparison.near(found.to(DTYPE), right, error)
+            stored = (each.slots[0].floats() for each in (ours, theirs))
+            for found, right in zip(*stored, strict=True):
+                comparison.near(found.flatten(0, 1).to(DTYPE), right.flatten(0, 1), error)
         return lambda: run(slice(None))
 
     def check_attends(self, comparison: Comparison) -> Callable[[], object]:
@@ -181,7 +191,8 @@ class AttentionCase:
         for start in range(0, self.capacity, _FILLED):
             cache.set_length(start)
             qkv = self._qkv(min(_FILLED, self.capacity - start), seed=start)
-            rope_and_store_reference(qkv, cache.slots[0], cache.length, **self.rope)
+            rope = self.rope if self.stores else {"rotation": None}
+            rope_and_store_reference(qkv, cache.slots[0], cache.length, **rope)
         return cache
 
     def _queries(self, rows: int) -> Tensor:
@@ -207,13 +218,6 @@ def _bits(stored: Tensor) -> Tensor:
     return stored.view(torch.uint8) if stored.dtype == FP8 else stored
 
 
-def _stored(slot: LayerKV) -> Iterator[Tensor]:
-    """Yield keys and values (kv_heads * capacity, head_dim) float32."""
-    for part, scales in ((slot.keys, slot.key_scales), (slot.values, slot.value_scales)):
-        floats = part.float() if scales is None else part.float() * scales[..., None]
-        yield floats.flatten(0, 1)
-
-
 def _capacity(spec: Attention, context: int) -> int:
     """Return the positions of the trial's cache. What divides the model's capacity divides it too, since
     Triton compiles other code for multiples of 16."""
@@ -231,6 +235,8 @@ def attention_cases(model: CudaDecoder) -> list[AttentionCase]:
                 "norm": layer.qk_norm,
                 "epsilon": model.architecture.epsilon,
                 "scale": spec.mixer.query_scale,
+                "value_norm": spec.mixer.value_norm,
+                "stores": spec.mixer.shared_with is None,
             },
             layer.sinks,
             _capacity(spec.mixer, model.info.context),

@@ -199,6 +199,11 @@ def linear_cases(model: CudaDecoder) -> list[LinearCase | ExpertsCase]:
             mlp = part
         if mlp is not None:
             found += [LinearCase(mlp.gate_up, DTYPE, False), LinearCase(mlp.down, DTYPE, last)]
+        if layer.own_input is not None:
+            own = layer.own_input.gate, layer.own_input.output
+            found += [LinearCase(each, DTYPE, False) for each in own]
+    if model.own is not None:
+        found.append(LinearCase(model.own.projection, DTYPE, False))
     return distinct_cases(found)
 
 

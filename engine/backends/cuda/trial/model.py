@@ -41,8 +41,9 @@ def try_model(
         trials += [
             ("rope and cache", each.shape, each.check_stores),
             ("attention", each.shape, each.check_attends),
-            ("tree", each.shape, each.check_trees),
         ]
+        if each.stores:
+            trials.append(("tree", each.shape, each.check_trees))
     if host is not None:
         from engine.backends.cuda.trial.sampling import sampling_cases  # it needs Triton
 

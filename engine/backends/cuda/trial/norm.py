@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from engine.backends.cuda.decoder import CudaDecoder
-from engine.backends.cuda.feed_forward import CudaExperts
+from engine.backends.cuda.feed_forward import CudaExperts, norm_of
 from engine.backends.cuda.trial.findings import Comparison
 from engine.kernels.cuda.linear.dispatch import DTYPE
 from engine.kernels.cuda.linear.fusion import Norm, normalise
@@ -19,20 +19,24 @@ from engine.values import MAX_ROWS
 
 @dataclass(frozen=True, slots=True)
 class NormCase:
-    """A norm, and whether it adds a residual."""
+    """A norm of rows in ``dtype``, and whether it adds a residual."""
 
     norm: Norm
-    adds: bool
+    adds: bool = False
+    dtype: torch.dtype = DTYPE
 
     @property
     def shape(self) -> str:
-        return f"{len(self.norm.weight)}{', residual' if self.adds else ''}"
+        wide = "" if self.dtype == DTYPE else ", float32"
+        return f"{len(self.norm.weight)}{wide}{', residual' if self.adds else ''}"
 
     def check(self, comparison: Comparison) -> Callable[[], object]:
         """See ``try_kernel``."""
         draw, weight = torch.Generator().manual_seed(0), self.norm.weight
-        x, residual = torch.randn(2, MAX_ROWS, len(weight), generator=draw).to(weight.device, DTYPE)
-        x = x * torch.logspace(-2, 2, MAX_ROWS, device=x.device)[:, None].to(DTYPE)
+        x, residual = torch.randn(2, MAX_ROWS, len(weight), generator=draw).to(
+            weight.device, self.dtype
+        )
+        x = x * torch.logspace(-2, 2, MAX_ROWS, device=x.device)[:, None].to(self.dtype)
 
         def run(rows: slice) -> Tensor:
             return normalise(x[rows], self.norm, residual[rows] if self.adds else None)
@@ -52,10 +56,15 @@ def norm_cases(model: CudaDecoder) -> list[NormCase]:
         for norm in (layer.mixer_after, layer.feed_forward_after)
         if norm is not None
     ]
-    before = [
-        NormCase(layer.feed_forward.norm, False)
-        for layer in model.layers
-        if isinstance(layer.feed_forward, CudaExperts) and layer.feed_forward.norm is not None
-    ]
-    first = NormCase(model.norm, False)
-    return list({each.shape: each for each in (first, *before, *after)}.values())
+    found = [NormCase(model.norm), *after]
+    for layer in model.layers:
+        experts = layer.feed_forward
+        if isinstance(experts, CudaExperts):
+            found += [] if experts.norm is None else [NormCase(experts.norm)]
+            if experts.norms is not None:
+                found.append(NormCase(norm_of(experts.norms.experts_after), False, torch.float32))
+        if layer.own_input is not None:
+            found.append(NormCase(layer.own_input.after, True))
+    if model.own is not None:
+        found.append(NormCase(model.own.norm))
+    return list({each.shape: each for each in reversed(found)}.values())

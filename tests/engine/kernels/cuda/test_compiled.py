@@ -235,6 +235,9 @@ EVERYWHERE: dict[str, Launch] = {
     "Gemma 2 9B, tree": partial(layer, 16, 8, 256, torch.bfloat16, 50.0, True),
     "Gemma 3 1B, tree": partial(layer, 4, 1, 256, torch.bfloat16, None, True),
     "Llama 3.1 8B, tree": partial(layer, 32, 8, 128, torch.bfloat16, None, True),
+    "Gemma 4 E4B, global": partial(layer, 8, 2, 512, torch.bfloat16, None),
+    "Gemma 4 31B, global": partial(layer, 32, 4, 512, torch.bfloat16, None),
+    "Gemma 4 E4B, global, tree": partial(layer, 8, 2, 512, torch.bfloat16, None, True),
     "Qwen3.5": partial(recurrence, 32, 16, 128, 128, True),
     "Granite 4": partial(recurrence, 48, 1, 128, 64, False),
     "clock": stamps,
@@ -248,6 +251,7 @@ EVERYWHERE: dict[str, Launch] = {
 FP8_KNOWN: dict[str, Launch] = {
     "Qwen2.5 7B, fp8": partial(layer, 28, 4, 128, FP8, None),
     "Qwen2.5 7B, fp8, tree": partial(layer, 28, 4, 128, FP8, None, True),
+    "Gemma 4 E4B, global, fp8": partial(layer, 8, 2, 512, FP8, None),
     "Gemma 3 1B, fp8": partial(layer, 4, 1, 256, FP8, None),
     "Gemma 3 1B, fp8, tree": partial(layer, 4, 1, 256, FP8, None, True),
 }
