@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -24,7 +24,7 @@ from engine.api import (
     having,
 )
 from engine.backends.native import cache
-from engine.errors import ForetokenError, KernelsFailed, NotLoaded
+from engine.errors import ForetokenError, KernelsFailed, NotLoaded, OutOfMemory
 from engine.loading.catalog import Catalog
 from engine.loading.files import PairFiles, fetch_pair
 from engine.loading.progress import LoadWatch, Stage
@@ -232,6 +232,10 @@ class LocalEngine:
             from engine.loading.planning.plan import plan_loading
             from engine.local.pair import load_pair  # noqa: F401  # for what follows
 
+        if self._pair is not None and _on_gpu(self._pair.plan) and request.device != "cpu":
+            with suppress(OutOfMemory):  # others say that it cannot be loaded at all
+                plan_loading(files, request)
+            self._unload()  # its caches take what is free there
         plan = plan_loading(files, request)
         if plan.lacks_step:  # to exchange the pair later, the GPU would need room for two
             _build(lambda: plan.device.cpu, watch)
@@ -249,7 +253,7 @@ class LocalEngine:
         """Load the planned pair, then drop the old one; on the engine's thread."""
         from engine.local.pair import load_pair
 
-        # The plan made sure that both fit: the old pair stays until the new one is ready.
+        # The plan made sure that both fit: an old pair in main memory stays until the new one is ready.
         pair = device_memory.within_memory(
             lambda: load_pair(
                 plan,
@@ -306,6 +310,10 @@ class LocalEngine:
         self._pair.session.close()
         self._pair = None
         device_memory.release()
+
+
+def _on_gpu(plan: LoadPlan) -> bool:
+    return plan.device.torch_device.type == "cuda"
 
 
 def _compile_first(files: PairFiles, request: LoadRequest, watch: LoadWatch) -> None:

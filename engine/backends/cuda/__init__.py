@@ -15,11 +15,32 @@ Importing this package needs neither torch, Triton nor a device; ``round`` and `
 
 from __future__ import annotations
 
-from engine.kernels.cuda import KV_SPLIT, STREAMED_ROWS, kv_parts
+from collections.abc import Iterator
 
-__all__ = ["GRAPH_DEPTHS", "KV_SPLIT", "PASS_GRAPHS", "STREAMED_ROWS", "kv_parts"]
+from engine.kernels.cuda import KV_SPLIT, STREAMED_ROWS, kv_parts
+from engine.values.sampling import AcceptanceRule, Sampling
+
+__all__ = ["KV_SPLIT", "STREAMED_ROWS", "kv_parts"]
 
 GRAPH_DEPTHS = (0, 1, 2, 3, 4, 5, 7, 10, 15)
 """Depths of a round. Each is a graph, which takes memory and time to capture."""
+PREPARED = (
+    (AcceptanceRule.GREEDY, Sampling()),
+    (AcceptanceRule.COUPLED, Sampling(temperature=1.0)),
+    (AcceptanceRule.COUPLED, Sampling(temperature=1.0, top_p=0.9)),
+)
+"""Requests whose rounds a load captures, see ``prepared``."""
+OTHER_GRAPHS = 2 * len(GRAPH_DEPTHS)
+"""Most graphs of rounds that few requests have (grammars, penalties, trees); the oldest goes first."""
 PASS_GRAPHS = 8
 """Most graphs of passes for several sequences; the least recently used one goes first."""
+
+
+def prepared(steps: int) -> Iterator[tuple[AcceptanceRule, Sampling, int, bool]]:
+    """Yield the rounds that a load captures: of each request in ``PREPARED`` all depths, and again with
+    drafts on the device (True) as far as what drafts there takes ``steps``; 0 if nothing does."""
+    for rule, sampling in PREPARED:
+        for depth in GRAPH_DEPTHS:
+            yield rule, sampling, depth, False
+            if 0 < depth <= steps:
+                yield rule, sampling, depth, True

@@ -15,7 +15,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from engine.backends.cuda import GRAPH_DEPTHS
+from engine.backends.cuda import GRAPH_DEPTHS, OTHER_GRAPHS, prepared
 from engine.backends.cuda.capture import Graph, capture
 from engine.backends.cuda.round import TIMES, DeviceRound, Mode
 from engine.backends.cuda.trial.verdicts import Verdict, kernel_errors
@@ -79,6 +79,7 @@ class Runner:
         cuda = device.type == "cuda"
         self.captures = captures and cuda
         self._graphs: dict[Mode, Graph | None] = {}  # None: it does not work
+        self._prepared = 0  # the first of them, which stay
         self._deepest, self._uncaptured = max(self.depths), ""
         self._pool = torch.cuda.graph_pool_handle() if self.captures else None
         empty = pinned if cuda else torch.empty
@@ -149,16 +150,11 @@ class Runner:
 
     def prepare(self) -> str:
         """See ``RoundRunner``. What few requests have comes later."""
-        for rule, sampling in (
-            (AcceptanceRule.GREEDY, Sampling()),
-            (AcceptanceRule.COUPLED, Sampling(temperature=1.0)),
-            (AcceptanceRule.COUPLED, Sampling(temperature=1.0, top_p=0.9)),
-        ):
+        drafter = self.round.drafter
+        for rule, sampling, depth, drafts in prepared(0 if drafter is None else drafter.steps):
             self.begin(sampling, rule, 0, _REHEARSAL, len(_REHEARSAL))
-            for depth in self.depths:
-                self._prepare(self.mode(depth))
-                if self.round.drafter is not None and 0 < depth <= self.round.drafter.steps:
-                    self._prepare(self.mode(depth, drafts=True))
+            self._prepare(self.mode(depth, drafts=drafts))
+        self._prepared = len(self._graphs)
         return self._uncaptured
 
     def prepare_trees(self, nodes: int) -> None:
@@ -189,6 +185,8 @@ class Runner:
                 self.captures = False
             why = (str(graph).splitlines() or [type(graph).__name__])[0]
         else:
+            if len(self._graphs) == self._prepared + OTHER_GRAPHS:
+                del self._graphs[list(self._graphs)[self._prepared]]
             replayed = self.round.rehearse(mode, graph.replay)
             if all(map(torch.equal, right, replayed)):
                 self._graphs[mode] = graph

@@ -10,14 +10,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from engine.backends.cuda import GRAPH_DEPTHS, KV_SPLIT, PASS_GRAPHS, STREAMED_ROWS, kv_parts
+from engine.backends.cuda import (
+    KV_SPLIT,
+    OTHER_GRAPHS,
+    PASS_GRAPHS,
+    STREAMED_ROWS,
+    kv_parts,
+    prepared,
+)
 from engine.kernels.formats import FP8
 from engine.loading.specs import ModelSpec
 from engine.machine import memory
 from engine.models.architecture import Recurrent
 from engine.models.checkpoints.checkpoint import Checkpoint
 from engine.models.families import described
-from engine.values import CHECKPOINT_MB, MAX_ROWS
+from engine.values import CHECKPOINT_MB, MAX_DEPTH, MAX_ROWS
 from engine.values.memory import WIDTHS, kv_numbers, largest
 from engine.values.units import format_bytes
 
@@ -46,9 +53,13 @@ GPU_OVERHEAD = 500_000_000
 """The kernels' code, cuBLAS's own buffers, what layers leave of a part of a prompt (105 MB for the
 widest product of a 32B model), and what the allocator cannot fill."""
 
-GPU_GRAPH_BYTES = 24_000_000
-"""Bytes of one CUDA graph, its nodes and private memory; each sampling mode has one for each depth.
-One of depth 5 took 21 to 23 MB on an H200 (docs/results/nvidia-h200-2026-11-26.md)."""
+GPU_POOL_BYTES = 24_000_000
+"""Memory in which all CUDA graphs of a sequence work, one after the other: the first of depth 5 took 21
+to 23 MB on an H200, one of torch's parts of 20 MiB and some (docs/results/nvidia-h200-2026-11-26.md)."""
+
+GPU_PASS_BYTES = 1_000_000
+"""The driver's memory for each pass of a model in a graph: 16 graphs of a step, of 245 launches, took 0
+to 12.6 MB there. Before CUDA 12.4 (driver 550) a launch took 64 kB (PyTorch's documentation)."""
 
 GPU_VOCABULARY_ROWS = 20
 """Numbers of 4 bytes for every token of a row: logits, p, q, and a truncation's sorted values, their
@@ -67,7 +78,8 @@ class ModelSize:
     ``recurrent_bytes`` are those of a sequence's recurrent states, ``saved_bytes`` what saved ones may
     take. ``heads`` count on a GPU only; they and ``vocabulary`` are 0 where they are not known.
     ``kv_sizes``: kv_heads and head_dim of each slot of the cache; without them all ``layers`` have one
-    like the model. ``on_host``: it is in main memory though the target is on a GPU.
+    like the model. ``on_host``: it is in main memory though the target is on a GPU. ``partial``: other
+    layers of it are, so its rounds are no graphs.
     """
 
     name: str
@@ -87,6 +99,7 @@ class ModelSize:
     saved_bytes: int = 0
     kv_sizes: tuple[tuple[int, int], ...] = ()
     on_host: bool = False
+    partial: bool = False
 
     @classmethod
     def of(
@@ -273,7 +286,7 @@ def fit(
         context=longest if host is None else min(longest, host.context),
         sentence=sentence if host is None else f"{sentence} {host.sentence}",
         models=parts,
-        request=kv + (_rounds(models) + PASS_GRAPHS * GPU_GRAPH_BYTES if gpu else 0),
+        request=kv + (_rounds(models) + _graphs(PASS_GRAPHS) if gpu else 0),
         host=host,
     )
 
@@ -303,7 +316,17 @@ def _fixed(models: Sequence[ModelSize], gpu: bool) -> int:
 def _rounds(models: Sequence[ModelSize]) -> int:
     """Return the bytes of a sequence's captured rounds on a GPU, and of what they sample in."""
     sampling = sum(model.sampling_bytes() for model in models)
-    return len(GRAPH_DEPTHS) * GPU_GRAPH_BYTES + sampling
+    if models[0].partial:
+        return _graphs(PASS_GRAPHS) + sampling
+    drafting = any(model.layers for model in models[1:])  # a tower has none
+    rounds = prepared(MAX_DEPTH if drafting else 0)
+    passes = OTHER_GRAPHS + sum(1 + depth * drafts for _, _, depth, drafts in rounds)
+    return _graphs(passes) + sampling
+
+
+def _graphs(passes: int) -> int:
+    """Return the bytes of CUDA graphs with so many passes of a model."""
+    return GPU_POOL_BYTES + passes * GPU_PASS_BYTES
 
 
 def _attention(models: Sequence[ModelSize], context: int, gpu: bool) -> int:

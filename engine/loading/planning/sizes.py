@@ -127,7 +127,8 @@ class PairSizes:
         """Return the size of the target, or of its later layers and head."""
         if not self.host_layers:
             return self._size(self.target, quantization, self.device)
-        return self._part_size(quantization, self.device, slice(self.host_layers, None))
+        part = self._part_size(quantization, self.device, slice(self.host_layers, None))
+        return replace(part, partial=True)
 
     def _host_size(self, quantization: str) -> ModelSize:
         """Return the size of the target's embedding and first layers, with their output of each token."""

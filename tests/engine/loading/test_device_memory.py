@@ -12,13 +12,12 @@ from typing import Any
 import pytest
 import torch
 
-from engine.backends.cuda import GRAPH_DEPTHS
-from engine.errors import OutOfMemory
+from engine.errors import InvalidRequest, OutOfMemory
 from engine.events import Emitted, Failed, Finished
 from engine.loading.catalog import Catalog
 from engine.loading.files import fetch_pair
 from engine.loading.loader import load_planned
-from engine.loading.planning.fit import GPU_GRAPH_BYTES
+from engine.loading.planning.fit import GPU_POOL_BYTES
 from engine.loading.planning.model_plan import ModelPlan
 from engine.loading.planning.plan import LoadPlan, plan_loading
 from engine.loading.progress import LoadWatch
@@ -133,6 +132,33 @@ def test_a_load_that_runs_out_is_told_and_leaves_the_old_pair(
     assert last(engine) == before
 
 
+def test_on_a_gpu_the_old_pair_is_gone_before_the_new_one_is_loaded(
+    engine: LocalEngine, pair: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its caches take what is free there, so the next model was planned for what was left: mostly for
+    the CPU, or refused."""
+    engine.load(request_for(*pair, quantization="fp32", threads=1))
+    assert engine._pair is not None
+    old, seen = weakref.ref(engine._pair.session.target.model), list[object]()
+
+    def load(plan: ModelPlan, watch: LoadWatch) -> Any:
+        gc.collect()
+        seen.append(old())
+        return load_planned(plan, watch)
+
+    monkeypatch.setattr("engine.local.pair.load_planned", load)
+    engine.load(request_for(*pair, quantization="bf16"))
+    assert seen[0] is not None  # in main memory it stays until the new one is ready
+    old, seen[:] = weakref.ref(engine._pair.session.target.model), []
+    monkeypatch.setattr("engine.local.engine._on_gpu", lambda plan: True)
+    engine.load(request_for(*pair, quantization="fp32"))
+    assert seen == [None, None]
+    loaded = engine.loaded
+    with pytest.raises(InvalidRequest, match="needs a GGUF file"):  # nothing is freed for it
+        engine.load(request_for(*pair, quantization="stored"))
+    assert engine.loaded is loaded is not None and isinstance(last(engine), Finished)
+
+
 def test_a_reply_that_runs_out_is_told_and_the_next_one_works(
     engine: LocalEngine, pair: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -234,7 +260,7 @@ def test_requests_at_once_on_a_gpu_have_caches_and_graphs_of_their_own(
     gpu_of(10**10)
     one = plan((tmp_path, None), "bf16")
     each = one.memory_fit.request
-    assert one.parallel == 1 and each > one.memory_fit.kv + len(GRAPH_DEPTHS) * GPU_GRAPH_BYTES
+    assert one.parallel == 1 and each > one.memory_fit.kv + 2 * GPU_POOL_BYTES
     gpu_of(one.memory_fit.needed + 2 * each)
     for wanted, found in ((2, 2), (8, 3)):
         assert plan((tmp_path, None), "bf16", parallel=wanted).parallel == found

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.backends.cuda import GRAPH_DEPTHS
 from engine.loading.catalog import load_catalog
 from engine.loading.planning.fit import (
     DEFAULT_CONTEXT,
-    GPU_GRAPH_BYTES,
     GPU_OVERHEAD,
+    GPU_PASS_BYTES,
+    GPU_POOL_BYTES,
     TOKEN_BYTES,
     ModelSize,
     fit,
@@ -220,9 +220,12 @@ def test_on_a_gpu_graphs_attention_and_sampling_count() -> None:
     found = fit(HELD, context=512, free=10**10, gpu=True)
     attention = 64 * 8 * 2 * 4 * (64 + 2)  # two splits of 256 positions
     sampling = 16 * 5_000 * 4 * 20
-    assert found.work == GPU_OVERHEAD + len(GRAPH_DEPTHS) * GPU_GRAPH_BYTES + attention + sampling
+    graphs = GPU_POOL_BYTES + (3 * 9 + 18) * GPU_PASS_BYTES
+    assert found.work == GPU_OVERHEAD + graphs + attention + sampling
     assert found.needed == found.weights + found.kv + found.work
-    assert fit(HELD, SMALL, context=512, free=10**10, gpu=True).work == found.work
+    drafted = 3 * (8 + 1 + 2 + 3 + 4 + 5 + 7 + 10 + 15)  # a pass of the target, one for each token
+    more = drafted * GPU_PASS_BYTES
+    assert fit(HELD, SMALL, context=512, free=10**10, gpu=True).work == found.work + more
     long = replace(HELD, context=10**6)
     works = [fit(long, context=size, free=10**10, gpu=True).work for size in (40_000, 400_000)]
     assert works[0] == works[1]  # a long context has no more parts

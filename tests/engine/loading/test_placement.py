@@ -15,7 +15,7 @@ from engine.kernels.native.library import Library
 from engine.loading.catalog import Catalog
 from engine.loading.files import fetch_pair
 from engine.loading.planning.choices import Backend
-from engine.loading.planning.fit import ENOUGH_CONTEXT
+from engine.loading.planning.fit import ENOUGH_CONTEXT, GPU_PASS_BYTES
 from engine.loading.planning.plan import LoadPlan, plan_loading
 from engine.machine import device_memory, devices, memory
 from engine.machine.devices import Device
@@ -25,6 +25,8 @@ from tests.support.heads import WRITERS
 from tests.support.loading import request_for
 
 CPU = torch.device("cpu")
+CAPTURED = (3 * 9 + 18 - 8) * GPU_PASS_BYTES
+"""What graphs of rounds take more than those of the passes of a target in two parts."""
 
 
 class Machine:
@@ -134,6 +136,7 @@ def test_layers_that_do_not_fit_on_the_gpu_are_left_on_the_cpu(
     assert whole.target.host is None
     machine.gpu = whole.memory_fit.needed - whole.memory_fit.kv // 2
     assert machine.plan(draft=False).target.host is None  # it has more than 4,096 tokens
+    machine.gpu -= CAPTURED
     split = machine.plan(draft=False, context=16384)
     host = split.target.host
     assert host is not None and split.target.host_layers == 2 and split.target.context == 16384
@@ -159,12 +162,12 @@ def test_layers_that_do_not_fit_on_the_gpu_are_left_on_the_cpu(
 def test_a_draft_stays_on_the_gpu_for_a_target_that_is_split(
     machine: Machine, library: Library
 ) -> None:
-    machine.gpu = machine.plan(draft=False).memory_fit.needed - 10**5
+    machine.gpu = machine.plan(draft=False).memory_fit.needed - 10**5 - CAPTURED
     split = machine.plan(context=16384)
     assert place_of(split) == "cuda" and split.target.host_layers == 2
     both = machine.plan(context=16384, draft_device="cpu")
     assert place_of(both) == "cpu" and both.target.host_layers == 1
-    assert [note.split(":")[0] for note in both.notes[:3:2]] == [
+    assert [note.split(":")[0] for note in both.notes[:2]] == [
         "Of the 3 layers of target, 2 are on the GPU and 1 on the CPU, because all do not fit on the GPU",
         "draft drafts on the CPU",
     ]

@@ -13,7 +13,7 @@ import torch
 
 pytest.importorskip("triton")
 
-from engine.backends.cuda import graphs
+from engine.backends.cuda import OTHER_GRAPHS, graphs, prepared
 from engine.backends.cuda.capture import Graph
 from engine.backends.cuda.graphs import Runner
 from engine.backends.cuda.round import DeviceRound, Mode
@@ -166,6 +166,28 @@ def test_memory_for_less_depth_is_used(
     assert runner.prepare() == "CUDA out of memory."
     assert [each.depth for each in tried] == [0, 1, 2, 0, 1, 0, 1]
     assert len(runner._graphs) == 6
+
+
+@pytest.mark.gpu
+@pytest.mark.usefixtures("device")
+@pytest.mark.parametrize("steps", [0, 5, 15])
+def test_a_load_captures_the_rounds_that_planning_counts_and_later_ones_are_bounded(
+    steps: int, folders: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Planning counted 9, a load made 27, or 51 with a draft, and later ones stayed for good."""
+    drafter: Any = SimpleNamespace(steps=steps, changed=[]) if steps else None
+    runner = Runner(DeviceRound(model := load(folders[0]), model.new_state(64), drafter))
+    monkeypatch.setattr(graphs, "capture", lambda *_: SimpleNamespace(replay=None))
+    monkeypatch.setattr(runner.round, "rehearse", lambda *_: [])
+    runner.captures = True
+    assert not runner.prepare()
+    made = list(runner._graphs)
+    assert len(made) == {0: 27, 5: 27 + 3 * 5, 15: 51}[steps] == len(list(prepared(steps)))
+    trees, depths = (False, True), range(1, 16)
+    later = [runner.mode(depth, masked=True, tree=tree) for tree in trees for depth in depths]
+    for mode in later:
+        runner._prepare(mode)
+    assert list(runner._graphs) == [*made, *later[-OTHER_GRAPHS:]]
 
 
 def test_what_the_gpu_refused_is_a_kernels_fault_and_a_lost_gpu_is_not() -> None:
