@@ -202,15 +202,16 @@ def _describe(
 ) -> Loaded:
     """Return what is loaded. ``blind``: why the target sees no images, "" if it does."""
     pairing, info, draft = plan.files.pairing, session.target.model.info, resources.draft
+    named = None if draft is None else pairing.draft
     return Loaded(
         request=request,
         name=pairing.name,
         target=info.name,
         draft=None if draft is None else draft.info.name,
         target_id=pairing.target.id,
-        draft_id=None if pairing.draft is None else pairing.draft.id,
+        draft_id=None if named is None else named.id,
         target_name=pairing.target.called,
-        draft_name=None if pairing.draft is None else pairing.draft.called,
+        draft_name=None if named is None else named.called,
         heads=tuple(head.name for head in plan.heads),
         context=info.context,
         vocabulary=info.vocabulary,

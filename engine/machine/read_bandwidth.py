@@ -39,3 +39,13 @@ def read_bandwidth(threads: int, repeats: int = 9) -> float:
         return Memory().bandwidth(repeats)
     finally:
         torch.set_num_threads(before)
+
+
+def gpu_bandwidth(device: torch.device) -> float | None:
+    """Return the most GB/s that ``device`` reads of its own memory, by clock and bus width; None where
+    that is not known. 72 % of it were reached in bf16 on an H200 (docs/log/cuda.md)."""
+    if device.type != "cuda" or not torch.cuda.is_available():
+        return None
+    found = torch.cuda.get_device_properties(device)
+    khz, bits = (getattr(found, f"memory_{name}", 0) for name in ("clock_rate", "bus_width"))
+    return 2 * khz * bits / 8e6 or None  # two transfers a clock

@@ -154,7 +154,7 @@ class Runner:
         for rule, sampling, depth, drafts in prepared(0 if drafter is None else drafter.steps):
             self.begin(sampling, rule, 0, _REHEARSAL, len(_REHEARSAL))
             self._prepare(self.mode(depth, drafts=drafts))
-        self._prepared = len(self._graphs)
+            self._prepared = len(self._graphs)
         return self._uncaptured
 
     def prepare_trees(self, nodes: int) -> None:

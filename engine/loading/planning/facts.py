@@ -15,7 +15,7 @@ from engine.loading.planning import fit
 from engine.loading.planning.choices import Backend, why_no_fp8_cache
 from engine.loading.planning.model_plan import ModelPlan, plan_model
 from engine.loading.planning.pairing import Compatibility, compare
-from engine.loading.planning.placement import place, that_fits
+from engine.loading.planning.placement import place, that_fits, without_slower_draft
 from engine.loading.planning.sizes import PairSizes
 from engine.loading.request import LoadRequest
 from engine.loading.specs import ModelSpec
@@ -31,8 +31,8 @@ class PairFacts:
 
     ``requested_plan`` is the target's by request and catalog; ``planned`` differs from it if that would
     not fit. ``requested_context``: tokens by the request, else the model; ``context_limit``: what it
-    is given if that fits. ``free``: a GPU's free bytes; None for the machine's. ``note``: why a head
-    does not draft. ``vision``: as in ``LoadPlan``.
+    is given if that fits. ``free``: a GPU's free bytes; None for the machine's. ``undrafted``: why
+    heads or a draft do not draft, as sentences. ``vision``: as in ``LoadPlan``.
     """
 
     device: Device
@@ -43,7 +43,7 @@ class PairFacts:
     requested_context: int
     context_limit: int
     free: int | None
-    note: str | None
+    undrafted: tuple[str, ...]
     vision: VisionPlan | str
 
     def memory_fit(self, context: int | None = None) -> fit.MemoryFit:
@@ -130,6 +130,7 @@ def facts_on(files: PairFiles, request: LoadRequest, device: Device) -> PairFact
         planned = that_fits(requested_plan, sizes, request, context_limit, free)
         sizes = replace(sizes, linear_factory=_linear_factory(planned))
     sizes = place(sizes, planned, request, context_limit, free)
+    sizes, why = without_slower_draft(sizes, planned, request)
     name, note = files.pairing.target.name, inside if isinstance(inside, str) else None
     if sizes.vision is None and isinstance(vision, VisionPlan):
         vision = (
@@ -148,7 +149,7 @@ def facts_on(files: PairFiles, request: LoadRequest, device: Device) -> PairFact
         requested_context=requested_context,
         context_limit=context_limit,
         free=free,
-        note=note,
+        undrafted=tuple(filter(None, (note, why))),
         vision=vision,
     )
 

@@ -13,10 +13,10 @@ from engine.kernels.formats import UNQUANTISED
 from engine.loading.planning.choices import Backend, could_be_compiled, quantizations
 from engine.loading.planning.fit import ENOUGH_CONTEXT, SHORTEST_CONTEXT
 from engine.loading.planning.model_plan import ModelPlan, plan_model
-from engine.loading.planning.sizes import HOST_LAYERS, PairSizes
-from engine.loading.request import LoadRequest
+from engine.loading.planning.sizes import DRAFT, HOST_LAYERS, TARGET, PairSizes
+from engine.loading.request import AUTO, LoadRequest
 from engine.machine import compilers, threads
-from engine.machine.read_bandwidth import read_bandwidth
+from engine.machine.read_bandwidth import gpu_bandwidth, read_bandwidth
 from engine.models.families import described
 from engine.models.sizes.weight_counts import share_read
 from engine.values.memory import largest
@@ -183,16 +183,14 @@ def placement_notes(
                 "draft are ignored."
             )
         return
-    models = dict(
-        zip(sizes.roles, sizes.models(plan.quantization, plan.kv_cache_dtype), strict=True)
-    )
+    read = _bytes_read(sizes, plan)
     count, layers, target = sizes.host_layers, sizes.target.layers, sizes.target
+    speed = _bandwidth(sizes.device.threads or threads.default()) if len(read) > 1 else 0.0
     if count:
         why = "" if request.gpu_layers else ", because all do not fit on the GPU"
-        read = models[HOST_LAYERS].weight_bytes() * share_read(described(target))
         yield (
             f"Of the {layers} layers of {target.name}, {layers - count} are on the GPU and {count} on "
-            f"the CPU{why}: a pass {_reading(read, sizes.device.threads)}."
+            f"the CPU{why}: a pass reads {_cost(read[HOST_LAYERS], speed)}."
         )
         whole = replace(sizes, host_layers=0)
         for kind in () if request.gpu_layers else quantizations(target, sizes.device):
@@ -202,19 +200,78 @@ def placement_notes(
                 break
     if sizes.draft is not None and sizes.draft_device is not None:
         why = "" if request.draft_device == "cpu" else ", because both models do not fit on the GPU"
-        read = models["draft"].weight_bytes() * share_read(described(sizes.draft))
+        loss = slower(sizes, plan)
+        if gpu_bandwidth(sizes.device.torch_device) is None:
+            loss = "how long a token of the target's own takes is not known here"
         yield (
-            f"{sizes.draft.name} drafts on the CPU{why}: a drafted token "
-            f"{_reading(read, sizes.draft_device.threads)}."
+            f"{sizes.draft.name} drafts on the CPU{why}: a drafted token reads "
+            f"{_cost(read[DRAFT], speed)}{loss and f'; {loss}'}."
         )
 
 
-def _reading(count: float, used: int | None) -> str:
-    """Return what it takes to read ``count`` bytes by ``used`` threads; None: the default number."""
-    speed = _bandwidth(used or threads.default())
-    ms = count / speed / 1e6
+def slower(sizes: PairSizes, plan: ModelPlan) -> str:
+    """Return why a draft on the CPU can only cost time, as a clause; "" if it may pay or if that is not
+    known.
+
+    A round of k drafts takes at least k times a draft's token and one of the target's, and gives at most
+    k + 1 tokens: that pays only where the draft's token takes less. Both are what the memory allows.
+    """
+    gpu = gpu_bandwidth(sizes.device.torch_device)
+    if sizes.draft_device is None or gpu is None:
+        return ""
+    read = _bytes_read(sizes, plan)
+    speed = _bandwidth(sizes.device.threads or threads.default())
+    own = _ms(read[TARGET], gpu) + _ms(read.get(HOST_LAYERS, 0), speed)
+    if _ms(read[DRAFT], speed) < own:
+        return ""
     return (
-        f"reads {format_bytes(int(count))} of main memory, {ms:.{0 if ms >= 10 else 1}f} ms at the "
+        f"a token of {sizes.target.name} without drafts takes {own:.1f} ms ({gpu:.0f} GB/s on the GPU), "
+        "so drafting can only take longer"
+    )
+
+
+def without_slower_draft(
+    sizes: PairSizes, plan: ModelPlan, request: LoadRequest
+) -> tuple[PairSizes, str | None]:
+    """Return ``sizes`` without a draft that is on the CPU unasked and can only cost time, and why, as a
+    sentence."""
+    draft, loss = sizes.draft, slower(sizes, plan)
+    if draft is None or request.draft_device != AUTO or not loss:
+        return sizes, None
+    speed = _bandwidth(sizes.device.threads or threads.default())
+    cost = _cost(_bytes_read(sizes, plan)[DRAFT], speed)
+    return replace(sizes, draft=None, draft_device=None), (
+        f"{draft.name} does not draft, because both models do not fit on the GPU: on the CPU a drafted "
+        f"token would read {cost}; {loss}. To draft all the same, choose the CPU for it "
+        "(--draft-device cpu)."
+    )
+
+
+def _bytes_read(sizes: PairSizes, plan: ModelPlan) -> dict[str, float]:
+    """Return the bytes that a token reads of the target, its layers on the CPU, and a draft there."""
+    models = sizes.models(plan.quantization, plan.kv_cache_dtype)
+    size = dict(zip(sizes.roles, models, strict=True))
+    parts = {TARGET: sizes.target}
+    if sizes.host_layers:
+        parts[HOST_LAYERS] = sizes.target
+    if sizes.draft is not None and sizes.draft_device is not None:
+        parts[DRAFT] = sizes.draft
+    return {
+        role: size[role].weight_bytes() * share_read(described(model))
+        for role, model in parts.items()
+    }
+
+
+def _ms(count: float, speed: float) -> float:
+    """Return the milliseconds in which ``count`` bytes are read at ``speed`` GB/s."""
+    return count / speed / 1e6
+
+
+def _cost(count: float, speed: float) -> str:
+    """Return what it takes to read ``count`` bytes at ``speed`` GB/s."""
+    ms = _ms(count, speed)
+    return (
+        f"{format_bytes(int(count))} of main memory, {ms:.{0 if ms >= 10 else 1}f} ms at the "
         f"measured {speed:.1f} GB/s"
     )
 

@@ -151,8 +151,8 @@ def plan_loading(
     notes += placement_notes(sizes, planned, request, context_limit, free)
     notes.append(None if draft is None else caution(target, draft))
     way = pair.compatible.cross_vocabulary
-    notes.append(way and f"The draft has a {way}.")
-    notes += [pair.note, *(head.note for head in heads)]
+    notes.append(f"The draft has a {way}." if way and draft else None)
+    notes += [*pair.undrafted, *(head.note for head in heads)]
     waits = planned.backend is Backend.TORCH and could_be_compiled(
         target, quantization, planned.device
     )

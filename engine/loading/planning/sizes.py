@@ -33,8 +33,9 @@ from engine.values import CHECKPOINT_MB
 from engine.vision.plan import VisionPlan
 from engine.vision.towers import dtype_of
 
+TARGET, DRAFT = "target", "draft"
 VISION, HOST_LAYERS = "vision", "layers on the CPU"
-"""The roles of a vision tower and of a part of the target, beside target, draft and heads."""
+"""The roles of models, of a vision tower and of a part of the target; those of heads are their kinds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +92,7 @@ class PairSizes:
     @property
     def roles(self) -> tuple[str, ...]:
         """What each of ``models`` is: target, draft, the kind of a head, vision, layers on the CPU."""
-        names = ("target", *(("draft",) if self.draft else ()), *(head.kind for head in self.heads))
+        names = (TARGET, *((DRAFT,) if self.draft else ()), *(head.kind for head in self.heads))
         names += () if self.vision is None else (VISION,)
         return (*names, HOST_LAYERS) if self.host_layers else names
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from engine.errors import InvalidRequest, OutOfMemory
 from engine.kernels.native.library import Library
 from engine.loading.catalog import Catalog
 from engine.loading.files import fetch_pair
+from engine.loading.planning import placement
 from engine.loading.planning.choices import Backend
 from engine.loading.planning.fit import ENOUGH_CONTEXT, GPU_PASS_BYTES
 from engine.loading.planning.plan import LoadPlan, plan_loading
@@ -231,3 +233,48 @@ def test_heads_are_left_out_before_layers(
     assert not left_out.heads and not left_out.target.host_layers
     assert any("The heads of target do not draft: " in each for each in left_out.notes)
     assert left_out.memory_fit.needed == without.memory_fit.needed
+
+
+class Gpu(SimpleNamespace):
+    """What torch says of a GPU that reads so many GB/s."""
+
+    def __init__(self, speed: float) -> None:
+        super().__init__(memory_clock_rate=speed * 1e6 / 64, memory_bus_width=256)
+
+
+def test_a_draft_on_the_cpu_that_can_only_lose_is_left_out_or_warned_of(
+    machine: Machine, library: Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was kept, and made every reply slower beside a mixture or a slow processor."""
+    whole, alone = machine.plan(), machine.plan(draft=False)
+    machine.gpu = (whole.memory_fit.needed + alone.memory_fit.needed) // 2 - whole.memory_fit.kv
+    monkeypatch.setattr(placement, "_bandwidth", lambda _: 10.0)
+    (unknown, *_) = machine.plan().notes
+    assert unknown.endswith("; how long a token of the target's own takes is not known here.")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: gpu)
+    parts = whole.footprint["target"] / whole.footprint["draft"]  # of weights, about
+    for speed, pays in ((10 * parts * 0.8, True), (10 * parts * 1.3, False)):
+        gpu = Gpu(speed)
+        plan = machine.plan()
+        assert (plan.draft is not None) is pays
+        told = " ".join(plan.notes)
+        assert ("draft drafts on the CPU, because" in told) is pays
+        assert (
+            "draft does not draft, because both models do not fit on the GPU: " in told
+        ) is not pays
+        assert (
+            f"({speed:.0f} GB/s on the GPU), so drafting can only take longer" in told
+        ) is not pays
+        assert "at the measured 10.0 GB/s" in told
+        if not pays:
+            assert (plan.target.context, plan.footprint.keys()) == (alone_in(machine), {"target"})
+        asked = machine.plan(draft_device="cpu")
+        assert place_of(asked) == "cpu"
+        assert ("drafting can only take longer" in asked.notes[0]) is not pays
+    machine.gpu = 10**10
+    assert place_of(machine.plan()) == "cuda"
+
+
+def alone_in(machine: Machine) -> int:
+    return machine.plan(draft=False).target.context
