@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from engine.drafting.heads import kind_in
-from engine.errors import ModelError, OutOfMemory
+from engine.errors import InvalidRequest, ModelError, OutOfMemory
 from engine.loading import hub
 from engine.loading.catalog import EMBEDDED, Catalog, load_catalog, local_spec, open_catalog
 from engine.loading.catalog_file import read_catalog_file
@@ -46,9 +46,9 @@ from engine.loading.planning.fit import ENOUGH_CONTEXT, SHORTEST_CONTEXT
 from engine.loading.planning.forecast import Forecast, estimate, forecast
 from engine.loading.pooling import pooling_of
 from engine.loading.progress import DownloadProgress
-from engine.loading.request import AUTO, LoadRequest
+from engine.loading.request import LoadRequest
 from engine.loading.specs import Locate, ModelSpec, Pairing
-from engine.machine import memory
+from engine.machine import devices, memory
 from engine.models.checkpoints.gguf.description import is_gguf, name_of, siblings
 from engine.values.units import format_bytes
 
@@ -59,8 +59,8 @@ choice, and what a click downloads, from minute to minute."""
 
 def choose_files(catalog: Catalog, locate: Locate) -> Catalog:
     """Return ``catalog`` with the chosen file of each model, under the model's own id."""
-    room = int(_SHARE * memory.total_bytes())
-    models = {spec.id: choose_file(spec, locate, room) for spec in catalog.models}
+    room, gpu = int(_SHARE * memory.total_bytes()), devices.kernels_bytes()
+    models = {spec.id: choose_file(spec, locate, room, gpu) for spec in catalog.models}
     pairs = tuple(
         replace(
             pair,
@@ -72,16 +72,19 @@ def choose_files(catalog: Catalog, locate: Locate) -> Catalog:
     return replace(catalog, models=tuple(models.values()), pairs=pairs)
 
 
-def choose_file(spec: ModelSpec, locate: Locate, room: int) -> ModelSpec:
+def choose_file(spec: ModelSpec, locate: Locate, room: int, gpu: int = 0) -> ModelSpec:
     """Return ``spec`` with the file that is here; without one, with its four-bit file if that fits in
-    ``room`` bytes, else with the largest below it that does, else with the four-bit one all the same."""
+    ``room`` bytes, else with the largest below it that does, else with the four-bit one all the same.
+
+    The ``gpu`` bytes of a GPU count for the four-bit one, as layers may be on both. It has no kernels for
+    narrower blocks: they would be rounded to four bits there."""
     if not spec.files:
         return spec
     usual = spec.files[0]
     smaller = (one for one in spec.files if one.bytes < usual.bytes)
     wanted = (usual, *sorted(smaller, key=lambda one: -one.bytes))
     here = (one for one in spec.files if locate(one) is not None)
-    fitting = (one for one in wanted if _fits(one, room))
+    fitting = (one for one in wanted if _fits(one, room + (gpu if one is usual else 0)))
     chosen = next(here, None) or next(fitting, usual)
     return replace(chosen, id=spec.id, name=spec.name, files=spec.files)
 
@@ -274,7 +277,7 @@ class Inventory:
         specs = {c.spec for c in choices if c.fits and c.cross_vocabulary is None}
         here = [spec for spec in specs if self.locate(spec) is not None]
         paired = self.catalog.paired(target)
-        return best_draft(target, here, lambda draft: has_room(target, draft), paired)
+        return best_draft(target, here, lambda draft: self._has_room(target, draft), paired)
 
     def with_best_draft(self, request: LoadRequest) -> LoadRequest:
         """Return ``request`` with ``own_head`` of its target, else with the best draft for it; with draft
@@ -306,17 +309,36 @@ class Inventory:
         def suits(draft: ModelSpec) -> bool:
             choice = self.judge_draft(target, draft)
             one_vocabulary = choice.fits and choice.cross_vocabulary is None
-            return one_vocabulary and has_room(target, draft, request.quantization)
+            return one_vocabulary and self._has_room(target, draft, request)
 
         chosen = best_draft(target, specs.values(), suits, self.catalog.paired(target))
         return replace(request, draft="" if chosen is None else chosen.id)
 
     # ---- what it needs
 
-    def forecast(self, request: LoadRequest, context: int | None = None) -> Forecast:
-        """Return what a pair would need with ``context`` tokens, by default with as many as it would get.
-        Raises as ``resolve``, and ModelError if the sizes are not known."""
-        return forecast(self.resolve(request), request, self.locate, context)
+    def forecast(
+        self, request: LoadRequest, context: int | None = None, *, beside: bool = False
+    ) -> Forecast:
+        """Return what a pair would need with ``context`` tokens, by default with as many as it would get,
+        in place of what this process has on a GPU or ``beside`` it. Raises as ``resolve``, and ModelError
+        if the sizes are not known."""
+        return forecast(self.resolve(request), request, self.locate, context, beside=beside)
+
+    def _has_room(
+        self, target: ModelSpec, draft: ModelSpec, request: LoadRequest | None = None
+    ) -> bool:
+        """Return whether ``draft`` drafts with enough context beside ``target``, held as without the
+        draft."""
+        here = [replace(each, path=self.locate(each)) for each in (target, draft)]
+        request = request or LoadRequest(target=target.id)
+        try:
+            alone, both = estimate(here[:1], request=request), estimate(here, request=request)
+        except (ModelError, InvalidRequest):  # the sizes of one are not known
+            return False
+        enough = min(ENOUGH_CONTEXT, alone.memory_fit.context)
+        alike = both.quantization == alone.quantization and len(both.roles) > len(alone.roles)
+        alike &= both.where == alone.where or alone.memory_fit.host is not None
+        return alike and both.memory_fit.context >= enough
 
     def check_room(self, requests: Sequence[LoadRequest]) -> None:
         """Raise OutOfMemory unless pairs fit beside each other, each with the shortest context. Servers
@@ -324,7 +346,7 @@ class Inventory:
         fits = []
         for request in requests:
             with contextlib.suppress(ModelError):  # its load will say it
-                fits.append(self.forecast(request, SHORTEST_CONTEXT).memory_fit)
+                fits.append(self.forecast(request, SHORTEST_CONTEXT, beside=True).memory_fit)
         if len(fits) < 2:
             return
         needed = sum(fit.weights + fit.kv for fit in fits) + max(fit.work for fit in fits)
@@ -342,14 +364,3 @@ def _drafter(file: Path) -> ModelSpec:
     """Return the spec of a file that lies beside a model to draft for it."""
     method = "" if kind_in(file) else "mtp"
     return ModelSpec(id=str(file), name=name_of(file), path=file, method=method)
-
-
-def has_room(target: ModelSpec, draft: ModelSpec, quantization: str = AUTO) -> bool:
-    """Return whether ``draft`` fits with enough context beside ``target``, held as without the draft."""
-    try:
-        alone = estimate([target], quantization=quantization)
-        both = estimate([target, draft], quantization=quantization)
-    except ModelError:  # the sizes of one are not known
-        return False
-    enough = min(ENOUGH_CONTEXT, alone.memory_fit.context)
-    return both.quantization == alone.quantization and both.memory_fit.context >= enough

@@ -45,6 +45,13 @@ def gpu_free_bytes(device: torch.device) -> int | None:
         return int(torch.cuda.mem_get_info(device)[0])
 
 
+def gpu_held_bytes(device: torch.device) -> int:
+    """Return the bytes that this process has on a GPU: a load frees the pair before it."""
+    import torch
+
+    return torch.cuda.memory_reserved(device)
+
+
 def release() -> None:
     """Free everything that is unreferenced, cycles included, and give it back to the system."""
     gc.collect()

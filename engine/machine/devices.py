@@ -8,12 +8,14 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
+import subprocess
 import sys
 import sysconfig
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -206,8 +208,7 @@ def look() -> Facts:
     import torch
 
     built, lost = torch.version.cuda is not None, is_lost("cuda")
-    driver = nvidia_smi() is not None or Path("/proc/driver/nvidia/version").exists()
-    problem = ""
+    driver, problem = has_driver(), ""
     # The driver's words: as warnings from a torch that is not asked to use it, else as an error.
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
@@ -231,9 +232,30 @@ def look() -> Facts:
     return Facts(built, driver, problem=problem, lost=lost)
 
 
+def has_driver() -> bool:
+    """Return whether NVIDIA's driver is here, without torch."""
+    return nvidia_smi() is not None or Path("/proc/driver/nvidia/version").exists()
+
+
 def nvidia_smi() -> str | None:
     """Return the driver's program, which in WSL often is not on PATH; None without a driver."""
     return shutil.which("nvidia-smi") or shutil.which("nvidia-smi", path=_WSL)
+
+
+@lru_cache
+def kernels_bytes() -> int:
+    """Return the memory of the first GPU that the kernels are for, as the driver tells it without torch;
+    0 without one."""
+    asked = ["--query-gpu=memory.total,compute_cap", "--format=csv,noheader,nounits"]
+    try:
+        said = subprocess.run(
+            [nvidia_smi() or "", *asked], capture_output=True, text=True, timeout=10, check=True
+        )
+        size, has = said.stdout.splitlines()[0].split(",")
+        capable = tuple(map(int, has.strip().split("."))) >= LEAST_CAPABILITY
+        return int(size) << 20 if capable else 0
+    except (OSError, subprocess.SubprocessError, ValueError, IndexError):
+        return 0
 
 
 def why_no_gpu() -> str | None:

@@ -168,7 +168,7 @@ def check(
     from engine.values.units import format_bytes
 
     checkpoint = inspect(path)
-    memory_fit = estimate([local_spec(path)]).memory_fit
+    forecast = estimate([local_spec(path)])
     print(
         f"{checkpoint.path}: {checkpoint.architecture}, {checkpoint.parameters:,} "
         f"parameters ({checkpoint.dtype})\n{checkpoint.layers} layers, vocabulary "
@@ -176,7 +176,7 @@ def check(
         f"{format_bytes(checkpoint.bytes)} of weights"
     )
     print("It has a chat template." if checkpoint.has_chat_template else "It has no chat template.")
-    print(memory_fit.sentence)
+    print(forecast.sentence)
     if as_json:
         facts = {
             "folder": str(checkpoint.path),
@@ -188,7 +188,7 @@ def check(
             "bytes": checkpoint.bytes,
             "dtype": checkpoint.dtype,
             "chat_template": checkpoint.has_chat_template,
-            "fits": memory_fit.fits,
+            "fits": forecast.memory_fit.fits,
         }
         print(json.dumps(facts, ensure_ascii=False))
 

@@ -212,10 +212,13 @@ def fit_command(
     needed = format_bytes(memory_fit.needed)
     stored = forecast.quantization == AS_STORED
     held = "weights as in the file" if stored else f"in {forecast.quantization}"
-    print(f"With {forecast.context:,} tokens of context, {held}: {needed} needed.")
-    print(memory_fit.sentence)
+    where = f" {forecast.where}" if forecast.where else ""
+    print(f"With {forecast.context:,} tokens of context, {held}{where}: {needed} needed.")
+    print(forecast.sentence)
     if as_json:
         facts = {
+            "where": forecast.where,
+            "notes": forecast.notes,
             "context": forecast.context,
             "longest": forecast.longest,
             "held": forecast.quantization,

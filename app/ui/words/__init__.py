@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from app.storage.imports.importing import Summary
 from engine.api import AS_STORED
 from engine.events import Started
+from engine.loading.inventory import Forecast
 from engine.stats import Statistics, times
 from engine.values.method_titles import method_title
 from engine.values.units import counted, format_bytes
@@ -209,12 +210,13 @@ def tried(speedup: float, replies: int) -> str:
     return f"{times(speedup)} in {chats} here"
 
 
-def held(needed: int, quantization: str, type: str = "") -> str:
-    """Return what a model takes in memory, and its weights' format: \"4.9 GB in 4 bits\", or a file's
-    ``type``."""
-    bits = QUANTIZATIONS[quantization].split(" (")[0]
+def held(forecast: Forecast, type: str = "") -> str:
+    """Return what a model takes in memory, its weights' format or a file's ``type``, and where it is if
+    the machine has a GPU: "4.9 GB in 4 bits on the GPU"."""
+    bits = QUANTIZATIONS[forecast.quantization].split(" (")[0]
     stored = f"in {type}" if type else "as stored"
-    return f"{format_bytes(needed)} {stored if quantization == AS_STORED else f'in {bits}'}"
+    kind = stored if forecast.quantization == AS_STORED else f"in {bits}"
+    return f"{format_bytes(forecast.memory_fit.needed)} {kind} {forecast.where}".rstrip()
 
 
 def too_long(context: int, longest: int, largest: int) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from engine.backends.linear_factory import LinearFactory
@@ -13,9 +13,15 @@ from engine.kernels.formats import AS_STORED, AUTO, FP8, UNQUANTISED
 from engine.loading.files import PairFiles
 from engine.loading.planning import fit
 from engine.loading.planning.choices import Backend, why_no_fp8_cache
+from engine.loading.planning.expected import expected, expected_head
 from engine.loading.planning.model_plan import ModelPlan, plan_model
 from engine.loading.planning.pairing import Compatibility, compare
-from engine.loading.planning.placement import place, that_fits, without_slower_draft
+from engine.loading.planning.placement import (
+    place,
+    placement_notes,
+    that_fits,
+    without_slower_draft,
+)
 from engine.loading.planning.sizes import PairSizes
 from engine.loading.request import LoadRequest
 from engine.loading.specs import ModelSpec
@@ -31,8 +37,9 @@ class PairFacts:
 
     ``requested_plan`` is the target's by request and catalog; ``planned`` differs from it if that would
     not fit. ``requested_context``: tokens by the request, else the model; ``context_limit``: what it
-    is given if that fits. ``free``: a GPU's free bytes; None for the machine's. ``undrafted``: why
-    heads or a draft do not draft, as sentences. ``vision``: as in ``LoadPlan``.
+    is given if that fits. ``free``: a GPU's free bytes; None for the machine's. ``placed``: what is
+    on the CPU beside a GPU and what it costs, ``undrafted``: why heads or a draft do not draft, as
+    sentences. ``vision``: as in ``LoadPlan``.
     """
 
     device: Device
@@ -43,6 +50,7 @@ class PairFacts:
     requested_context: int
     context_limit: int
     free: int | None
+    placed: tuple[str, ...]
     undrafted: tuple[str, ...]
     vision: VisionPlan | str
 
@@ -52,6 +60,14 @@ class PairFacts:
         return self.sizes.fit(
             planned.quantization, planned.kv_cache_dtype, context or self.context_limit, self.free
         )
+
+    @property
+    def where(self) -> str:
+        """Where the target is computed, for people; "" on a machine that has no GPU."""
+        if not self.device.is_gpu:
+            return "on the CPU" if devices.has_driver() else ""
+        layers, left = self.sizes.target.layers, self.sizes.host_layers
+        return f"with {layers - left} of {layers} layers on the GPU" if left else "on the GPU"
 
     def instead(self, there: PairFacts | None, gpu: Device) -> PairFacts:
         """Return these facts, of the CPU, or those of the ``gpu`` if it is no worse there.
@@ -80,9 +96,33 @@ class PairFacts:
         return replace(self, device=replace(self.device, notes=(note,)))
 
 
-def read_facts(files: PairFiles, request: LoadRequest) -> PairFacts:
+def read_facts(files: PairFiles, request: LoadRequest, *, replacing: bool = False) -> PairFacts:
     """Read headers, and choose the device: by ``auto`` the CPU where it is better than a GPU without
-    kernels for the target. Raises ModelError, IncompatiblePair and InvalidRequest."""
+    kernels for the target. ``replacing``: what this process has on a GPU will be freed. Raises
+    ModelError, IncompatiblePair and InvalidRequest."""
+    return _where_it_is_better(
+        request, lambda device: facts_on(files, request, device, replacing=replacing)
+    )
+
+
+def expected_facts(specs: Sequence[ModelSpec], request: LoadRequest) -> PairFacts | None:
+    """Return the facts of a target, and of a draft or heads after it, by the catalog, for a load in place
+    of what this process has on the GPU; None if no family describes a model. Raises as ``read_facts``."""
+    models = [expected(spec) for spec in specs if not spec.method]
+    target, draft = (*models, None, None)[:2]
+    if target is None or None in models:
+        return None
+    heads = tuple(expected_head(spec, target) for spec in specs if spec.method)
+    return _where_it_is_better(
+        request,
+        lambda device: _facts(
+            specs[0], target, draft, heads, request, device, Compatibility(), replacing=True
+        ),
+    )
+
+
+def _where_it_is_better(request: LoadRequest, plan: Callable[[Device], PairFacts]) -> PairFacts:
+    """Return the facts for the device of ``request``, see ``read_facts``."""
     device = devices.choose(
         request.device,
         native=request.native,
@@ -91,47 +131,67 @@ def read_facts(files: PairFiles, request: LoadRequest) -> PairFacts:
     )
     on_gpu = request.gpu_layers is not None or request.draft_device == "cuda"
     if request.device != AUTO or not device.is_gpu or on_gpu:
-        return facts_on(files, request, device)
+        return plan(device)
     try:
-        there = facts_on(files, request, device)
+        there = plan(device)
     except InvalidRequest as refusal:  # of a format that may need kernels, or a CPU
         try:
-            return facts_on(files, request, device.cpu).instead(None, device)
+            return plan(device.cpu).instead(None, device)
         except InvalidRequest:
             raise refusal from None
     if there.planned.backend is Backend.CUDA:
         return there
-    return facts_on(files, request, device.cpu).instead(there, device)
+    return plan(device.cpu).instead(there, device)
 
 
-def facts_on(files: PairFiles, request: LoadRequest, device: Device) -> PairFacts:
+def facts_on(
+    files: PairFiles, request: LoadRequest, device: Device, *, replacing: bool = False
+) -> PairFacts:
     """Read headers for ``device``. Raises as ``read_facts``."""
     target = inspect(files.target)
     draft = None if files.draft is None else inspect(files.draft)
     compatible = Compatibility() if draft is None else compare(target, draft)
     if compatible.reason:
         raise IncompatiblePair(compatible.reason)
-    requested_plan = _plan_target(target, device, files.pairing.target, request)
     heads = tuple(head_kinds.inspect(folder, target) for folder in files.pairing.heads)
     inside = head_kinds.inside(target)
     if isinstance(inside, HeadPlan):
         heads = (inside, *heads)
     _check_kinds(heads)
+    spec = files.pairing.target
+    return _facts(
+        spec, target, draft, heads, request, device, compatible,
+        vision=vision_of(target, spec.name), note=inside if isinstance(inside, str) else None,
+        replacing=replacing,
+    )  # fmt: skip
 
+
+def _facts(
+    spec: ModelSpec, target: Checkpoint, draft: Checkpoint | None, heads: tuple[HeadPlan, ...],
+    request: LoadRequest, device: Device, compatible: Compatibility, *,
+    vision: VisionPlan | str = "", note: str | None = None, replacing: bool,
+) -> PairFacts:  # fmt: skip
+    """Return what is decided for ``device``. ``note``: why what the target brings does not draft."""
+    requested_plan, name = _plan_target(target, device, spec, request), spec.name
     linear_factory = _linear_factory(requested_plan)
-    vision = _vision(target, files.pairing.target.name, requested_plan)
+    if isinstance(vision, VisionPlan) and requested_plan.backend is Backend.TRANSFORMERS:
+        vision = (
+            f"{name} cannot see images here: it runs by transformers, which accept tokens only. Load "
+            "it on the device 'cpu'."
+        )
     tower = vision if isinstance(vision, VisionPlan) else None
     sizes = PairSizes(target, draft, heads, linear_factory, device, request.checkpoint_mb, tower)
     requested_context = min(target.context, request.context or target.context)
     context_limit = fit.context_limit(target.context, request.context)
     planned = requested_plan
     free = device_memory.gpu_free_bytes(device.torch_device)
-    if _auto(request, files.pairing.target):
+    if replacing and free is not None:
+        free += device_memory.gpu_held_bytes(device.torch_device)
+    if _auto(request, spec):
         planned = that_fits(requested_plan, sizes, request, context_limit, free)
         sizes = replace(sizes, linear_factory=_linear_factory(planned))
     sizes = place(sizes, planned, request, context_limit, free)
     sizes, why = without_slower_draft(sizes, planned, request)
-    name, note = files.pairing.target.name, inside if isinstance(inside, str) else None
     if sizes.vision is None and isinstance(vision, VisionPlan):
         vision = (
             f"{name} cannot see images here: the GPU has no room for all of its layers and these."
@@ -140,6 +200,7 @@ def facts_on(files: PairFiles, request: LoadRequest, device: Device) -> PairFact
         note = (
             f"The heads of {name} do not draft: they need all of its layers on the GPU, and room."
         )
+    placed = placement_notes(sizes, planned, request, context_limit, free)
     return PairFacts(
         device=device,
         compatible=compatible,
@@ -149,20 +210,10 @@ def facts_on(files: PairFiles, request: LoadRequest, device: Device) -> PairFact
         requested_context=requested_context,
         context_limit=context_limit,
         free=free,
+        placed=tuple(placed),
         undrafted=tuple(filter(None, (note, why))),
         vision=vision,
     )
-
-
-def _vision(target: Checkpoint, name: str, plan: ModelPlan) -> VisionPlan | str:
-    """Return the target's vision tower, or a sentence with its ``name``: why it cannot be used."""
-    vision = vision_of(target, name)
-    if isinstance(vision, VisionPlan) and plan.backend is Backend.TRANSFORMERS:
-        return (
-            f"{name} cannot see images here: it runs by transformers, which accept tokens only. Load "
-            "it on the device 'cpu'."
-        )
-    return vision
 
 
 def _linear_factory(target: ModelPlan) -> LinearFactory:

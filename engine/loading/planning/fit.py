@@ -32,7 +32,7 @@ FP8_SCALE = 4
 """Bytes of the scale that each position of a head has in a KV cache in fp8."""
 
 BLOCKS_WIDTH = 1.05
-"""Bytes of rearranged blocks for each byte of a GGUF file's."""
+"""Bytes of blocks as the compiled step keeps them for each byte of a GGUF file's."""
 
 DEFAULT_CONTEXT = 32_768
 """Tokens of context, at most, unless a request asks for more: caches are allocated whole."""
@@ -153,7 +153,7 @@ class ModelSize:
     def weight_bytes(self) -> int:
         """Return the bytes of all weights."""
         if self.block_bytes:
-            return int(self.block_bytes * BLOCKS_WIDTH)
+            return self.block_bytes
         return int((self.parameters + self.repeated) * WIDTHS[self.weights])
 
     def kv_bytes_per_token(self) -> int:

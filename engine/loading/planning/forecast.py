@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from engine.errors import ModelError
 from engine.kernels.formats import AS_STORED, Q4
@@ -16,11 +17,14 @@ from engine.loading.planning import fit
 from engine.loading.planning.fit import MemoryFit, ModelSize
 from engine.loading.request import AUTO, LoadRequest
 from engine.loading.specs import Locate, ModelSpec, Pairing
-from engine.machine import memory, processor
+from engine.machine import devices, memory, processor
 from engine.models.sizes.weight_counts import AUX_LAYERS, head_weights
-from engine.values import CHECKPOINT_MB
 from engine.values.memory import WIDTHS
 
+if TYPE_CHECKING:
+    from engine.loading.planning.facts import PairFacts
+
+_ANY = LoadRequest(target="")
 TARGET, DRAFT = "target", "draft"
 SMALL = 100_000_000
 """The same as in ``engine.loading.planning.choices``, which imports torch."""
@@ -29,8 +33,8 @@ SMALL = 100_000_000
 @dataclass(frozen=True, slots=True)
 class Forecast:
     """``memory_fit`` is the memory with ``context`` tokens; ``roles`` name each of its models: target,
-    draft, or the kind of a head. ``longest``: the target's own.
-    ``quantization``: the target's.
+    draft, or the kind of a head. ``longest``: the target's own. ``quantization``: the target's.
+    ``where`` it is computed, "" without a GPU; ``notes``: what that costs, as the load says it.
     """
 
     memory_fit: MemoryFit
@@ -38,14 +42,27 @@ class Forecast:
     context: int
     longest: int
     quantization: str
+    where: str = ""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def sentence(self) -> str:
+        """The sentence on memory, and ``notes``."""
+        return " ".join((self.memory_fit.sentence, *self.notes))
 
 
 def forecast(
-    pairing: Pairing, request: LoadRequest, locate: Locate, context: int | None = None
+    pairing: Pairing,
+    request: LoadRequest,
+    locate: Locate,
+    context: int | None = None,
+    *,
+    beside: bool = False,
 ) -> Forecast:
     """Return what ``pairing`` needs with ``context`` tokens, by default with as many as it would get.
 
-    ``request`` says how it is loaded. Raises ModelError if its sizes are not known, and as
+    ``request`` says how it is loaded. ``beside``: what this process has on a GPU stays. Raises
+    ModelError if its sizes are not known, and as
     ``Catalog.resolve`` for a broken file or a draft that does not fit.
     """
     if pairing.target.address:
@@ -54,33 +71,43 @@ def forecast(
     draft = None if pairing.draft is None else locate(pairing.draft)
     if target is None or (draft is None and pairing.draft is not None):
         specs = [pairing.target] if pairing.draft is None else [pairing.target, pairing.draft]
-        return estimate(
-            specs,
-            context,
-            quantization=request.quantization,
-            checkpoint_mb=request.checkpoint_mb,
-        )
+        return estimate(specs, context, request=request)
     from engine.loading.planning.facts import read_facts  # brings torch
 
-    request = replace(request, context=context or request.context)
-    facts = read_facts(PairFiles(pairing, target, draft), request)
-    tokens = facts.context_limit
-    roles = facts.sizes.roles
-    longest = facts.sizes.target.context
-    return Forecast(facts.memory_fit(tokens), roles, tokens, longest, facts.planned.quantization)
+    files = PairFiles(pairing, target, draft)
+    return _planned(read_facts(files, _with_context(request, context), replacing=not beside))
+
+
+def _with_context(request: LoadRequest, context: int | None) -> LoadRequest:
+    return replace(request, context=context or request.context)
+
+
+def _planned(facts: PairFacts) -> Forecast:
+    """Return the forecast of a load that is planned by ``facts``."""
+    sizes, tokens = facts.sizes, facts.context_limit
+    return Forecast(
+        facts.memory_fit(tokens),
+        sizes.roles,
+        tokens,
+        sizes.target.context,
+        facts.planned.quantization,
+        facts.where,
+        facts.placed + facts.undrafted,
+    )
 
 
 def estimate(
     specs: Sequence[ModelSpec],
     context: int | None = None,
     free: int | None = None,
-    quantization: str = AUTO,
-    checkpoint_mb: int = CHECKPOINT_MB,
+    request: LoadRequest = _ANY,
 ) -> Forecast:
-    """Return what a target, and a draft or heads after it, need in main memory, by their sizes alone:
-    quantised as auto would, or in the fewest bits if nothing fits. The target's own MTP layers count.
+    """Return what a target, and a draft or heads after it, need by their sizes alone, loaded as by
+    ``request``. The target's own MTP layers count.
 
-    Raises ModelError if sizes are not known.
+    For a GPU they are planned as a load plans files. In main memory, and in ``free`` bytes of it, they
+    are quantised as auto would, or in the fewest bits if nothing fits. Raises ModelError if sizes are not
+    known.
     """
     unknown = [spec.name for spec in specs if not (spec.parameters and spec.layers)]
     if unknown:
@@ -88,16 +115,22 @@ def estimate(
             f"Memory beyond the weights of {' and '.join(unknown)} is unknown until the "
             "files are here. Download it first."
         )
-    target = specs[0]
+    target, own = specs[0], _mtp_of(specs[0])
+    specs = specs if own is None else (*specs, own)
+    if free is None and request.device != "cpu" and devices.has_driver():
+        from engine.loading.planning.facts import expected_facts  # brings torch
+
+        facts = expected_facts(specs, _with_context(request, context))
+        if facts is not None and facts.device.is_gpu:
+            return _planned(facts)
     tokens = fit.context_limit(target.context, context)
-    chosen = quantization if quantization != AUTO else target.quantization
+    checkpoint_mb = request.checkpoint_mb
+    chosen = request.quantization if request.quantization != AUTO else target.quantization
     kinds: tuple[str, ...] = (chosen,)
     if chosen == AUTO:  # see ``choices.quantizations``
         kinds = (AS_STORED,) if target.is_gguf else (_computed_in(target), "int8", Q4)
     drafts = [spec for spec in specs[1:] if not spec.method]
     heads = [spec for spec in specs[1:] if spec.method]
-    own = _mtp_of(target)
-    heads += [] if own is None else [own]
     aux_width = target.hidden * sum(AUX_LAYERS.get(head.method, 0) for head in heads)
     sizes = {
         kind: [
@@ -151,7 +184,7 @@ def _size_in(spec: ModelSpec, kind: str, checkpoint_mb: int) -> ModelSize:
     if kind not in (Q4, AS_STORED):
         return size
     blocks = spec.bytes if spec.is_gguf and kind == AS_STORED else _bytes_in_four_bits(spec)
-    return replace(size, block_bytes=blocks, repeated=0)
+    return replace(size, block_bytes=int(blocks * fit.BLOCKS_WIDTH), repeated=0)
 
 
 def _bytes_in_four_bits(spec: ModelSpec) -> int:

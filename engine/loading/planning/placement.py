@@ -11,14 +11,15 @@ from engine.backends.split import why_not_split
 from engine.errors import InvalidRequest
 from engine.kernels.formats import UNQUANTISED
 from engine.loading.planning.choices import Backend, could_be_compiled, quantizations
-from engine.loading.planning.fit import ENOUGH_CONTEXT, SHORTEST_CONTEXT
+from engine.loading.planning.fit import ENOUGH_CONTEXT, SHORTEST_CONTEXT, ModelSize
 from engine.loading.planning.model_plan import ModelPlan, plan_model
 from engine.loading.planning.sizes import DRAFT, HOST_LAYERS, TARGET, PairSizes
 from engine.loading.request import AUTO, LoadRequest
 from engine.machine import compilers, threads
 from engine.machine.read_bandwidth import gpu_bandwidth, read_bandwidth
+from engine.models.checkpoints.checkpoint import Checkpoint
 from engine.models.families import described
-from engine.models.sizes.weight_counts import share_read
+from engine.models.sizes.weight_counts import count_weights
 from engine.values.memory import largest
 from engine.values.units import format_bytes
 
@@ -41,6 +42,8 @@ def that_fits(
         return plan  # layers are on the CPU as people want it, in the format that all have
     kinds = [kind for kind in quantizations(target, device) if kind not in UNQUANTISED]
     kinds = [plan.quantization, *(kind for kind in kinds if kind != plan.quantization)]
+    if len(kinds) == 1:
+        return plan
     least = _enough(request, limit) if on_gpu else min(limit, SHORTEST_CONTEXT)
 
     def planned(kind: str) -> ModelPlan:
@@ -49,7 +52,7 @@ def that_fits(
         return plan_model(target, device, kind, kv_cache_dtype=plan.kv_cache_dtype)
 
     def context(way: PairSizes, kind: str) -> int:
-        return way.fit(kind, plan.kv_cache_dtype, limit, free).context
+        return way.context(kind, plan.kv_cache_dtype, limit, free)
 
     for way in _ways(sizes, request):
         for kind in kinds:
@@ -91,7 +94,7 @@ def place(
         ways = [_split(way, asked) for way in ways]
 
     def context(way: PairSizes, host_free: int | None = None) -> int:
-        return way.fit(plan.quantization, plan.kv_cache_dtype, limit, free, host_free).context
+        return way.context(plan.quantization, plan.kv_cache_dtype, limit, free, host_free)
 
     enough = _enough(request, limit)
     for way in ways:
@@ -194,7 +197,7 @@ def placement_notes(
         )
         whole = replace(sizes, host_layers=0)
         for kind in () if request.gpu_layers else quantizations(target, sizes.device):
-            found = whole.fit(kind, plan.kv_cache_dtype, limit, free).context
+            found = whole.context(kind, plan.kv_cache_dtype, limit, free)
             if kind != plan.quantization and found >= _enough(request, limit):
                 yield f"In {kind} all layers would fit on the GPU."
                 break
@@ -249,17 +252,26 @@ def without_slower_draft(
 
 def _bytes_read(sizes: PairSizes, plan: ModelPlan) -> dict[str, float]:
     """Return the bytes that a token reads of the target, its layers on the CPU, and a draft there."""
-    models = sizes.models(plan.quantization, plan.kv_cache_dtype)
-    size = dict(zip(sizes.roles, models, strict=True))
-    parts = {TARGET: sizes.target}
+    whole = replace(sizes, host_layers=0)
+    models = whole.models(plan.quantization, plan.kv_cache_dtype)
+    layers, table = _read(sizes.target, models[0])
+    host = layers * sizes.host_layers / sizes.target.layers
+    read = {TARGET: layers - host + table}
     if sizes.host_layers:
-        parts[HOST_LAYERS] = sizes.target
+        read[HOST_LAYERS] = host
     if sizes.draft is not None and sizes.draft_device is not None:
-        parts[DRAFT] = sizes.draft
-    return {
-        role: size[role].weight_bytes() * share_read(described(model))
-        for role, model in parts.items()
-    }
+        read[DRAFT] = sum(_read(sizes.draft, models[whole.roles.index(DRAFT)]))
+    return read
+
+
+def _read(model: Checkpoint, size: ModelSize) -> tuple[float, float]:
+    """Return the bytes that a token reads of the model's layers, and of its output head."""
+    architecture, whole = described(model), size.weight_bytes()
+    if architecture is None:
+        return whole, 0
+    counts = count_weights(architecture)
+    table = counts.head or counts.embedding
+    return whole * (counts.active - table) / counts.total, whole * table / counts.total
 
 
 def _ms(count: float, speed: float) -> float:

@@ -23,11 +23,7 @@ from engine.loading.planning.choices import (
 from engine.loading.planning.facts import facts_on, read_facts
 from engine.loading.planning.model_plan import ModelPlan, plan_model
 from engine.loading.planning.pairing import caution, vocabularies
-from engine.loading.planning.placement import (
-    host_plan,
-    lacks_step,
-    placement_notes,
-)
+from engine.loading.planning.placement import host_plan, lacks_step
 from engine.loading.planning.sizes import PairSizes
 from engine.loading.request import LoadRequest
 from engine.machine import compilers, device_memory, memory
@@ -148,7 +144,7 @@ def plan_loading(
         notes.append(
             f"{requested_plan.quantization} would not fit in memory, so {quantization} is used."
         )
-    notes += placement_notes(sizes, planned, request, context_limit, free)
+    notes += pair.placed
     notes.append(None if draft is None else caution(target, draft))
     way = pair.compatible.cross_vocabulary
     notes.append(f"The draft has a {way}." if way and draft else None)

@@ -81,6 +81,18 @@ class PairSizes:
             host_free=host_free,
         )
 
+    def context(
+        self,
+        quantization: str,
+        cached: str,
+        limit: int,
+        free: int | None,
+        host_free: int | None = None,
+    ) -> int:
+        """Return the most tokens of context that ``fit`` finds."""
+        models, gpu = self.models(quantization, cached), self.device.torch_device.type == "cuda"
+        return fit.fit(*models, context=limit, free=free, gpu=gpu, host_free=host_free).context
+
     def footprint(self, quantization: str, cached: str, context: int) -> dict[str, int]:
         """Return the bytes of weights and caches with ``context`` tokens, by ``target``, ``draft`` and
         kinds of heads."""
@@ -188,7 +200,8 @@ class PairSizes:
         if quantization == AS_STORED:  # the head is the embedding's matrix where they are the same
             return replace(size, block_bytes=_stored_bytes(checkpoint, device), repeated=0)
         if quantization == Q4:
-            return replace(size, block_bytes=bytes_in_four_bits(checkpoint), repeated=0)
+            blocks = int(bytes_in_four_bits(checkpoint) * fit.BLOCKS_WIDTH)
+            return replace(size, block_bytes=blocks, repeated=0)
         return size if packs(checkpoint, device) else replace(size, repeated=0)
 
 
@@ -206,7 +219,7 @@ def _bits(dtype: str) -> float:
 def _stored_bytes(checkpoint: Checkpoint, device: Device) -> int:
     """Return the bytes of a GGUF file's tensors here: on a GPU, of planes and of floats in bf16."""
     if not device.kernels:
-        return checkpoint.bytes
+        return int(checkpoint.bytes * fit.BLOCKS_WIDTH)
     bits = (
         math.prod(info.shape) * (bits_in_planes(format) if format in FORMS else 16)
         for info in checkpoint.tensors.values()
@@ -219,7 +232,7 @@ def _rounded(size: ModelSize, checkpoint: Checkpoint, format: str) -> ModelSize:
     """Return ``size`` with all weights but the embedding's rounded to ``format`` if they are wider."""
     layout = LAYOUTS[format]
     others = checkpoint.parameters - checkpoint.vocabulary * checkpoint.hidden
-    weights = size.block_bytes or size.weight_bytes()
+    weights = size.weight_bytes()
     wide = weights * others / checkpoint.parameters
-    narrow = others * layout.size / layout.inputs
+    narrow = fit.BLOCKS_WIDTH * others * layout.size / layout.inputs
     return replace(size, block_bytes=int(weights - max(0, wide - narrow)))

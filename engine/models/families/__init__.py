@@ -92,13 +92,18 @@ def described(checkpoint: Checkpoint) -> Architecture | None:
 
 
 def described_by(config: Mapping[str, Any]) -> Architecture | None:
-    """Return the description by a configuration alone, of its text part. The class may be left out: then
-    it is that of ``model_type``."""
+    """Return the description by a configuration alone, see ``checkpoint_by``."""
+    checkpoint = checkpoint_by(config)
+    return None if checkpoint is None else described(checkpoint)
+
+
+def checkpoint_by(config: Mapping[str, Any]) -> Checkpoint | None:
+    """Return a checkpoint without tensors by a configuration alone, of its text part. The class may be
+    left out: then it is that of ``model_type``."""
     kind = str(config.get("model_type")).removesuffix("_text").replace("_", "")
     names = (name for name in FAMILIES if name.endswith(_CAUSAL))
     named = {name.removesuffix(_CAUSAL).replace("_", "").lower(): name for name in names}
     try:
-        whole = {"architectures": [named.get(kind, "")], **config}
-        return described(describe_config(Path(kind), whole))
+        return describe_config(Path(kind), {"architectures": [named.get(kind, "")], **config})
     except ModelError:
         return None

@@ -63,7 +63,10 @@ def test_states_and_the_drafter_that_comes_along_count_before_a_download() -> No
     """Only keys and values did: of Qwen3.5 27B, 48 of 64 layers keep a state instead."""
     catalog = load_catalog(ROOT / "model_catalog.yaml")
     hybrid, context = catalog.model("qwen3.5-27b"), 4096
-    found, none = (estimate([hybrid], context, checkpoint_mb=mb) for mb in (256, 0))
+    found, none = (
+        estimate([hybrid], context, request=LoadRequest(target="", checkpoint_mb=mb))
+        for mb in (256, 0)
+    )
     assert found.roles == ("target", "mtp")
     states = 48 * 4 * (2 * 48 * 128 * 128 + (RECENT_ROWS + MAX_ROWS) * (10240 + 2 * 48))
     numbers = context * (16 * 2 * 4 * 256 + 5120)  # keys and values, and what the MTP layer reads

@@ -14,12 +14,20 @@ from app.inventory.downloads import key_of
 from app.runtime import Runtime
 from app.ui import words
 from app.ui.endpoints import endpoint, local_endpoint
-from app.ui.pages.models.rows import Best, Rows, companions_of, fits, measured, part_of
+from app.ui.pages.models.rows import (
+    Best,
+    Rows,
+    companions_of,
+    fits,
+    forecast_of,
+    measured,
+    part_of,
+)
 from app.ui.rounds.speeds import Speeds
 from app.ui.rounds.view import View
 from app.ui.words.names import titles
 from engine.api import SEPARATOR, LoadRequest
-from engine.errors import ForetokenError, InvalidRequest, ModelError
+from engine.errors import InvalidRequest, ModelError
 from engine.loading.inventory import (
     DraftChoice,
     Forecast,
@@ -27,7 +35,6 @@ from engine.loading.inventory import (
     HeadChoice,
     ModelSpec,
     break_even,
-    estimate,
 )
 from engine.machine import memory
 from engine.stats import times
@@ -47,7 +54,6 @@ class ModelsBackend:
         the last race measured, by the ids of target and draft."""
         self.runtime, self._speeds, self._raced = runtime, speeds or Speeds(), raced
         self.rows = Rows(runtime)
-        self._needed: dict[tuple[LoadRequest, int, bool], tuple[int, str]] = {}
 
     # ---- the table
 
@@ -61,7 +67,7 @@ class ModelsBackend:
             found.scan_once()
         looking = found.scanning  # asked first: what is found by the end is in the last answer
         return {
-            "rows": [{**row, "held": self._held(row)} for row in self.rows.all()],
+            "rows": self.rows.all(),
             "looking": looking,
             "comparing": found.working,
             "problems": list(self.runtime.catalog.problems),
@@ -71,22 +77,6 @@ class ModelsBackend:
                 format_bytes(memory.free_bytes()), format_bytes(memory.total_bytes())
             ),
         }
-
-    def _held(self, row: View) -> str:
-        """Return what Load takes in memory: of a model that is here it is its card's, read from files."""
-        if not row["here"]:
-            return str(row["held"] or "")
-        pair, target = row["pair"], {"target": row["id"], "draft": row["draft"]["id"]}
-        request = self._request({"pair": pair} if pair else target)
-        loaded = self.runtime.engine.loaded  # the first load compiles kernels, for other formats
-        known = request, row["bytes"], bool(loaded and loaded.compiled)
-        if known not in self._needed:
-            try:
-                found = self.runtime.inventory.forecast(request)
-            except ForetokenError:  # its load will say it
-                return str(row["held"] or "")
-            self._needed[known] = found.memory_fit.needed, found.quantization
-        return words.held(*self._needed[known], row["type"])
 
     def _place(self, place: str) -> str:
         return words.DOWNLOADS if place == str(self.runtime.models) else place
@@ -196,19 +186,17 @@ class ModelsBackend:
         ``whole``: the size of a download that brings a drafter along, else "".
         """
         spec = self.runtime.inventory.spec(str(data["target"]))
-        free, chosen = memory.free_bytes(), key_of(spec) if spec.files else ""
+        chosen = key_of(spec) if spec.files else ""
         pair = next((one for one in self.runtime.catalog.pairs if one.target.id == spec.id), None)
         beside = self.rows.away(*companions_of(spec, pair, self.runtime.locate(spec) is not None))
         return {
-            "files": [
-                self._file(spec, one, chosen, free) for one in sorted(spec.files, key=_light)
-            ],
-            "drafters": [self._file(spec, one, "", free) for one in spec.drafters],
+            "files": [self._file(spec, one, chosen) for one in sorted(spec.files, key=_light)],
+            "drafters": [self._file(spec, one, "") for one in spec.drafters],
             "whole": format_bytes(sum(one.bytes for one in (spec, *beside))) if beside else "",
         }
 
-    def _file(self, spec: ModelSpec, one: ModelSpec, chosen: str, free: int) -> View:
-        found = estimate([one], free=free) if one.parameters else None
+    def _file(self, spec: ModelSpec, one: ModelSpec, chosen: str) -> View:
+        found = forecast_of(self.runtime, self.runtime.request(spec.id, ""), [one], False)
         return {
             "id": one.id,
             "key": key_of(one),
@@ -216,7 +204,7 @@ class ModelsBackend:
             "place": f"{one.repository}/{one.file}".rstrip("/"),
             "size": format_bytes(one.bytes) if one.bytes else "",
             "fits": fits(found),
-            "fit": found.memory_fit.sentence if found else "",
+            "fit": found.sentence if found else "",
             "gated": one.gated,
             "here": self.runtime.locate(one) is not None,
             "head": bool(one.method),
@@ -239,7 +227,7 @@ class ModelsBackend:
             "largest": memory_fit.context,
             "held": found.quantization,
             "fits": "yes" if memory_fit.fits else "part" if memory_fit.context else "no",
-            "sentence": memory_fit.sentence,
+            "sentence": found.sentence,
         }
 
     # ---- opening

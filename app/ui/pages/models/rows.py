@@ -14,6 +14,7 @@ from app.ui.rounds.view import View
 from app.ui.words import count
 from app.ui.words.names import beside, model_title, says_size
 from app.ui.words.pair import drafter
+from engine.api import LoadRequest
 from engine.errors import ForetokenError
 from engine.files import parse_json
 from engine.loading.inventory import (
@@ -28,6 +29,8 @@ from engine.loading.inventory import (
 from engine.machine import memory
 from engine.values.units import format_bytes
 
+_STEP = 1 << 30
+"""Bytes of free memory that make a difference."""
 Best = Mapping[tuple[str, str | None], Default]
 """Measured defaults by the ids of target and draft."""
 
@@ -37,18 +40,24 @@ class Rows:
 
     def __init__(self, runtime: Runtime) -> None:
         self.runtime = runtime
+        self._known: dict[object, Forecast | None] = {}
+        self._state: object = None  # of the machine, for which they are known
 
     def all(self) -> list[View]:
         """Return the rows: models that are here, then those that can be downloaded, in the catalog's
         order."""
         runtime = self.runtime
-        free, best = memory.free_bytes(), measured(runtime)
+        best, loaded = measured(runtime), runtime.engine.loaded
+        # The first load compiles kernels, for other formats.
+        state = memory.free_bytes() // _STEP, bool(loaded and loaded.compiled)
+        if state != self._state:
+            self._known, self._state = {}, state
         drafting = {spec.id: spec for spec in runtime.drafting()}
         pairs = {pair.target.id: pair for pair in reversed(runtime.catalog.pairs)}
         found = {each.spec.id: each for each in runtime.found.found if each.spec is not None}
         specs = (*runtime.catalog.models, *runtime.beside_catalog())
         rows = [
-            self._row(spec, pairs.get(spec.id), found.get(spec.id), free, best, drafting)
+            self._row(spec, pairs.get(spec.id), found.get(spec.id), best, drafting)
             for spec in specs
         ]
         return sorted(rows, key=lambda row: not row["here"])
@@ -58,7 +67,6 @@ class Rows:
         spec: ModelSpec,
         pair: Pairing | None,
         found: FoundModel | None,
-        free: int,
         best: Best,
         others: Mapping[str, ModelSpec],
     ) -> View:
@@ -67,9 +75,8 @@ class Rows:
         chosen = others.get(draft["id"]) if pair is None else None
         drafting = (chosen,) if chosen else companions_of(spec, pair, here is not None)
         away = self.away(spec, *drafting)
-        models = [one for one in (spec, *drafting) if one.parameters or not one.method]
-        known = all(one.parameters for one in models)
-        forecast = estimate(models, free=free) if known else None
+        request = self.runtime.request(pair.id if pair else spec.id, None if pair else draft["id"])
+        forecast = self._forecast(request, (spec, *drafting), here is not None)
         swept = [default for (target, _), default in best.items() if target == spec.id]
         default = max(swept, key=lambda each: each.winner.speedup, default=None)
         return {
@@ -99,13 +106,22 @@ class Rows:
             "files": [*map(key_of, (*spec.files, *spec.drafters))],
             "fits": fits(forecast),
             "largest": forecast.memory_fit.context if forecast else 0,
-            "held": forecast
-            and words.held(forecast.memory_fit.needed, forecast.quantization, spec.gguf_type),
-            "fit": forecast.memory_fit.sentence if forecast else "Its files are missing.",
+            "held": forecast and words.held(forecast, found.type if found else spec.gguf_type),
+            "fit": forecast.sentence if forecast else "Its files are missing.",
             "draft": draft,
             "speed": default.winner.speedup if default else None,
             "speed_text": str(default) if default else "",
         }
+
+    def _forecast(
+        self, request: LoadRequest, specs: Sequence[ModelSpec], here: bool
+    ) -> Forecast | None:
+        """Return what a load takes: of a model that is here as it is planned from files, like its card's,
+        else by the sizes of ``specs``; None if they are not known."""
+        key = request, tuple(one.id for one in specs), specs[0].bytes, here
+        if key not in self._known:
+            self._known[key] = forecast_of(self.runtime, request, specs, here)
+        return self._known[key]
 
     def away(self, *specs: ModelSpec) -> list[ModelSpec]:
         """Return those that are not here."""
@@ -142,6 +158,20 @@ class Rows:
         compared = self.runtime.found.compare(spec, small)
         best = self.runtime.inventory.best_draft(spec, compared.choices)
         return _choice(spec, best, best is not None or not compared.pending)
+
+
+def forecast_of(
+    runtime: Runtime, request: LoadRequest, specs: Sequence[ModelSpec], here: bool
+) -> Forecast | None:
+    """See ``Rows._forecast``."""
+    if here:
+        with suppress(ForetokenError):  # its load will say it
+            return runtime.inventory.forecast(request)
+    models = [one for one in specs if one.parameters or not one.method]
+    known = all(one.parameters for one in models)
+    with suppress(ForetokenError):
+        return estimate(models, request=request) if models and known else None
+    return None
 
 
 def measured(runtime: Runtime) -> Best:

@@ -84,7 +84,7 @@ def _server(runtime: Runtime, request: LoadRequest, pairing: Pairing) -> View:
 def _memory(runtime: Runtime, request: LoadRequest) -> str:
     """Return why the opponent does not fit into memory beside the loaded pair; "" if it does."""
     try:
-        memory_fit = runtime.inventory.forecast(request).memory_fit
+        memory_fit = runtime.inventory.forecast(request, beside=True).memory_fit
     except ModelError as error:  # its files are not here
         return str(error)
     return "" if memory_fit.fits else memory_fit.sentence

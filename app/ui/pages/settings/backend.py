@@ -215,7 +215,7 @@ class SettingsBackend:
             return rows
         try:
             found = self.runtime.inventory.forecast(loaded.request)
-            rows.append(("memory needed", found.memory_fit.sentence))
+            rows.append(("memory needed", found.sentence))
         except ForetokenError as error:
             rows.append(("memory needed", str(error)))
         return rows
