@@ -89,6 +89,13 @@ def choose_file(spec: ModelSpec, locate: Locate, room: int, gpu: int = 0) -> Mod
     return replace(chosen, id=spec.id, name=spec.name, files=spec.files)
 
 
+def room_for_weights() -> tuple[int, str]:
+    """Return the bytes that weights may take now, and what they are. Layers may be on both devices."""
+    free, gpu = memory.free_bytes(), devices.kernels_bytes()
+    clause = f"{format_bytes(free)} of memory are free"
+    return free + gpu, f"{clause}, and the GPU has {format_bytes(gpu)}" if gpu else clause
+
+
 def _fits(spec: ModelSpec, room: int) -> bool:
     enough = min(ENOUGH_CONTEXT, spec.context)
     return estimate([spec], free=room).memory_fit.context >= enough
@@ -100,7 +107,7 @@ __all__ = [
     "Pairing", "Repository", "System", "break_even", "choose_files", "compare_catalog",
     "estimate", "hub_page", "is_pseudo",
     "load_catalog", "local_spec", "models_folder", "models_under", "names_repository", "open_catalog",
-    "pooling_of", "ranked", "read_catalog_file", "template_and_tokens",
+    "pooling_of", "ranked", "read_catalog_file", "room_for_weights", "template_and_tokens",
 ]  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -10,6 +11,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+import torch
 
 from app import paths
 from app.inventory import own_catalog
@@ -22,8 +24,11 @@ from app.ui.pages.chat.pair import PairBackend
 from app.ui.pages.models.backend import ModelsBackend
 from app.ui.rounds.view import View
 from engine.errors import ForetokenError, InvalidRequest
+from engine.kernels.native.library import Library
 from engine.loading.catalog import open_catalog
 from engine.loading.discovery.system import System
+from engine.machine import device_memory, devices
+from engine.machine.devices import Device
 from tests.support.checkpoints import write_random
 from tests.support.fake_engine import FakeEngine
 from tests.support.gguf_files import write_gguf
@@ -251,3 +256,25 @@ def test_a_head_that_was_trained_here_is_found_by_the_name_of_its_pair(
     assert (listed[str(shipped)], listed[str(mine)]) == ("mlp", "Pip + mlp 1")
     (row,) = (row for row in backend.table()["rows"] if row["id"] == "pip")
     assert "Pip + mlp 1" in row["pairs"]
+
+
+def test_on_a_machine_with_a_gpu_the_page_says_what_is_on_it(
+    runtime: Runtime, monkeypatch: pytest.MonkeyPatch, library: Library
+) -> None:
+    """It judged by main memory, whatever the GPU would do."""
+    gpu = Device(torch.device("cuda"), kernels=True)
+    monkeypatch.setattr(devices, "choose", lambda *_, **__: gpu)
+    monkeypatch.setattr(devices, "has_driver", lambda: True)
+    free = {"cuda": 11_500_000_000}
+    monkeypatch.setattr(device_memory, "gpu_free_bytes", lambda device: free.get(device.type))
+    backend = ModelsBackend(runtime)
+    rows = {row["id"]: row for row in backend.rows.all()}
+    here, whole, split = rows["pip"], rows["qwen3-14b"], rows["qwen3-30b-a3b"]
+    assert here["held"].endswith(" on the GPU") and here["here"]
+    assert here["fit"] == backend.fit({"pair": "pip"})["sentence"]
+    assert "free on the GPU." in here["fit"]
+    assert whole["held"].endswith(" in Q4_K_M on the GPU") and whole["fits"] == "part"
+    assert re.search(r"with \d\d of 48 layers on the GPU$", split["held"])
+    assert "on the CPU, because all do not fit on the GPU: a pass reads " in split["fit"]
+    files = {each["key"]: each for each in backend.files({"target": "qwen3-14b"})["files"]}
+    assert all("on the GPU" in each["fit"] for each in files.values()), "safetensors and GGUF alike"

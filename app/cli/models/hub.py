@@ -73,15 +73,15 @@ def look_up(
     data_dir: options.DataDirOption = None,
 ) -> None:
     """Show a repository's models, sizes and licence."""
-    from engine.machine import memory
+    from engine.loading.inventory import room_for_weights
     from engine.values.units import format_bytes
 
     listing = inventory_in(data_dir).look_up(repository)
     gated = ", gated" if listing.gated else ""
     print(f"{listing.name} ({listing.licence}{gated})")
-    free = memory.free_bytes()
+    room, _ = room_for_weights()
     rows = [
-        (one.file or "-", one.format, format_bytes(one.bytes), "yes" if one.bytes < free else "no")
+        (one.file or "-", one.format, format_bytes(one.bytes), "yes" if one.bytes < room else "no")
         for one in listing.choices
     ]
     if rows:

@@ -177,6 +177,8 @@ class ModelSize:
 
     def attention_bytes(self, context: int) -> int:
         """Return the bytes between the two launches of a GPU's attention, which all layers share."""
+        if not self.heads:  # of a head or a tower, which may attend to nothing
+            return 0
         splits = -(-min(context, self.context) // KV_SPLIT)
         parts = min(splits, kv_parts(self.kv_heads))
         return STREAMED_ROWS * self.heads * parts * 4 * (self.head_dim + 2)

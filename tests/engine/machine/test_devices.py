@@ -185,3 +185,26 @@ def test_a_driver_in_wsl_is_found_off_the_path(
     program.touch(mode=0o755)
     assert devices.nvidia_smi() == str(program)
     assert devices.look().has_driver
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the program is a script")
+@pytest.mark.parametrize(
+    ("said", "size"),
+    [
+        ("12282, 8.9\n8188, 8.9", 12282 << 20),  # the first of two
+        ("6144, 7.5", 0),
+        ("[N/A], [N/A]", 0),
+        ("No devices were found", 0),
+        ("", 0),
+    ],
+)
+def test_the_memory_of_a_gpu_with_the_kernels_is_known_without_torch(
+    said: str, size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "nvidia-smi"
+    program.write_text(f"#!/bin/sh\necho '{said}'\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(devices, "nvidia_smi", lambda: str(program))
+    assert devices.kernels_bytes.__wrapped__() == size
+    monkeypatch.setattr(devices, "nvidia_smi", lambda: None)
+    assert devices.kernels_bytes.__wrapped__() == 0

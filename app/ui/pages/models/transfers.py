@@ -13,8 +13,7 @@ from app.ui.endpoints import endpoint, waits
 from app.ui.rounds.view import View
 from app.ui.words import count
 from engine.errors import ForetokenError, TokenNeeded
-from engine.loading.inventory import DownloadedModel, ModelSpec, hub_page
-from engine.machine import memory
+from engine.loading.inventory import DownloadedModel, ModelSpec, hub_page, room_for_weights
 from engine.machine.secrets import SecretSource, hub_token
 from engine.values.units import format_bytes
 
@@ -49,7 +48,7 @@ class TransfersBackend:
             found = self._runtime.inventory.look_up(str(data.get("repository") or ""))
         except TokenNeeded as error:
             return {"needs_token": str(error)}
-        free = memory.free_bytes()
+        room, clause = room_for_weights()
         self._looked_up |= {key_of(spec): spec for spec in found.choices}
         return {
             "name": found.name,
@@ -62,9 +61,8 @@ class TransfersBackend:
                     "name": spec.name,
                     "type": spec.gguf_type or "safetensors",
                     "size": format_bytes(spec.bytes),
-                    "fits": spec.bytes < free,
-                    "fit": f"The weights alone need {format_bytes(spec.bytes)}; "
-                    f"{format_bytes(free)} of memory are free",
+                    "fits": spec.bytes < room,
+                    "fit": f"The weights alone need {format_bytes(spec.bytes)}; {clause}",
                     "path": str(self._runtime.locate(spec) or "") or None,
                 }
                 for spec in found.choices
