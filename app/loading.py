@@ -76,7 +76,8 @@ class PairLoader:
         self.chosen: Loaded | None = None
         """The last pair that the user chose, unlike those that requests of the API named."""
         self.unloaded: Loaded | None = None
-        """The pair whose memory was freed, until another one is loaded."""
+        """The pair whose memory was freed, also on a GPU for a load that failed, until another one is
+        loaded."""
         self.kept: dict[LoadRequest, float | None] = {}
         """Minutes until a pair in memory is unloaded, where a request said so; None: never."""
         self.ended = 0
@@ -196,7 +197,7 @@ class PairLoader:
         def tell(status: LoadStatus) -> None:
             self.tell(status, watcher)
 
-        end = replace(watcher.status, message="")
+        end, before = replace(watcher.status, message=""), self._engine.loaded
         try:
             try:
                 request = self._inventory().with_best_draft(request)
@@ -206,6 +207,8 @@ class PairLoader:
                 self.unloaded = None
                 self.kept.pop(loaded.request, None)
             except Exception:
+                if self._engine.loaded is None:
+                    self.unloaded = before or self.unloaded
                 undo()
                 raise
             if chosen:

@@ -20,8 +20,8 @@ from app.storage.store import Store
 from app.ui.controls.pickers import Pickers
 from app.ui.pages.chat.backend import ChatBackend
 from app.ui.pages.models.loading import LoadBackend
-from engine.api import LoadRequest
-from engine.errors import InvalidRequest
+from engine.api import Loaded, LoadRequest
+from engine.errors import InvalidRequest, OutOfMemory
 from engine.loading.catalog import open_catalog
 from engine.loading.progress import LoadProgress, Stage
 from tests.support.recital import reciting_engine
@@ -97,6 +97,25 @@ def test_a_load_that_begins_just_then_does_not_end_unloading(
     awaited(lambda: len(tried) > 1)
     monkeypatch.undo()
     awaited(lambda: gone(runtime))
+
+
+def test_after_a_load_that_failed_once_the_old_pair_was_freed_the_next_message_loads_that(
+    runtime: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a GPU, whose memory the new pair needs before it is known whether it loads."""
+    before, load = runtime.engine.loaded, runtime.engine.load
+
+    def fail(request: object, watcher: object) -> Loaded:
+        runtime.engine.unload()
+        raise OutOfMemory("No room.")
+
+    monkeypatch.setattr(runtime.engine, "load", fail)
+    runtime.loader.start(runtime.request("pip-draft")).join()
+    assert gone(runtime) and runtime.loader.status.message == "No room."
+    monkeypatch.setattr(runtime.engine, "load", load)
+    assert runtime.loader.load_again()
+    awaited(lambda: not gone(runtime) and not runtime.loader.working)
+    assert runtime.engine.loaded == before
 
 
 def test_load_options_are_remembered_for_each_model(runtime: Runtime, loading: LoadBackend) -> None:
