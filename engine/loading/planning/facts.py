@@ -101,34 +101,44 @@ def read_facts(files: PairFiles, request: LoadRequest, *, replacing: bool = Fals
     kernels for the target. ``replacing``: what this process has on a GPU will be freed. Raises
     ModelError, IncompatiblePair and InvalidRequest."""
     return _where_it_is_better(
-        request, lambda device: facts_on(files, request, device, replacing=replacing)
+        request,
+        _device(request),
+        lambda device: facts_on(files, request, device, replacing=replacing),
     )
 
 
 def expected_facts(specs: Sequence[ModelSpec], request: LoadRequest) -> PairFacts | None:
     """Return the facts of a target, and of a draft or heads after it, by the catalog, for a load in place
-    of what this process has on the GPU; None if no family describes a model. Raises as ``read_facts``."""
-    models = [expected(spec) for spec in specs if not spec.method]
+    of what this process has on the GPU; None without one, or if no family describes a model. Raises as
+    ``read_facts``."""
+    device = _device(request)
+    models = [expected(spec) for spec in specs if not spec.method] if device.is_gpu else []
     target, draft = (*models, None, None)[:2]
     if target is None or None in models:
         return None
     heads = tuple(expected_head(spec, target) for spec in specs if spec.method)
     return _where_it_is_better(
         request,
+        device,
         lambda device: _facts(
             specs[0], target, draft, heads, request, device, Compatibility(), replacing=True
         ),
     )
 
 
-def _where_it_is_better(request: LoadRequest, plan: Callable[[Device], PairFacts]) -> PairFacts:
-    """Return the facts for the device of ``request``, see ``read_facts``."""
-    device = devices.choose(
+def _device(request: LoadRequest) -> Device:
+    return devices.choose(
         request.device,
         native=request.native,
         cuda_graphs=request.cuda_graphs,
         threads=request.threads,
     )
+
+
+def _where_it_is_better(
+    request: LoadRequest, device: Device, plan: Callable[[Device], PairFacts]
+) -> PairFacts:
+    """Return the facts for ``device``, or for the CPU, see ``read_facts``."""
     on_gpu = request.gpu_layers is not None or request.draft_device == "cuda"
     if request.device != AUTO or not device.is_gpu or on_gpu:
         return plan(device)
