@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from functools import partial
+
+import torch
 
 from engine.backends import row_independence
 from engine.backends.cuda.decoder import CudaDecoder
@@ -11,11 +14,12 @@ from engine.backends.cuda.trial import verdicts
 from engine.backends.cuda.trial.findings import Finding
 from engine.backends.cuda.trial.model import try_model, try_products
 from engine.backends.cuda.trial.rounds import HostRules
-from engine.backends.cuda.trial.verdicts import Verdict
+from engine.backends.cuda.trial.verdicts import Verdict, kernel_errors
 from engine.backends.split import SplitDecoder
 from engine.backends.torch.decoder import TorchDecoder
 from engine.errors import DeviceLost, KernelsFailed
 from engine.kernels.cuda.linear.bulk import BulkLinear
+from engine.machine.devices import device_errors
 from engine.models.architecture import Architecture
 from engine.models.base import Model
 
@@ -58,7 +62,7 @@ def try_on_gpu(
         if products:
             assert architecture is not None
             run = partial(try_products, products, model.device, report)
-            _try_kernels(model, architecture, cached, host, begin, run, blocks)
+            model.verdict = _try_kernels(model, architecture, cached, host, begin, run, blocks)
         if model.device.type != "cuda":
             return
         begin()
@@ -67,6 +71,18 @@ def try_on_gpu(
                 f"PyTorch on this GPU is not exact enough for drafting: {fault}. So nothing is "
                 "drafted; the words are right."
             )
+
+
+@contextmanager
+def gpu_errors(model: Model) -> Iterator[None]:
+    """Raise DeviceLost or KernelsFailed for errors of the model's GPU, also in rounds and heads.
+
+    Other errors pass.
+    """
+    part = model.rest if isinstance(model, SplitDecoder) else model
+    verdict = part.verdict if isinstance(part, CudaDecoder | TorchDecoder) else None
+    with device_errors(torch.device(model.info.device)), kernel_errors(verdict):
+        yield
 
 
 def _try_kernels(

@@ -12,9 +12,8 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-import torch
-
 from engine.api import CacheListener, TopToken
+from engine.backends.gpu_trial import gpu_errors
 from engine.backends.native import build
 from engine.decoding.context import Context
 from engine.decoding.target import Target
@@ -43,7 +42,7 @@ from engine.local.sequence import SessionResources, Steps, constraint_of, sample
 from engine.local.slots import Slot, Slots
 from engine.local.thinking import begins_inside_thought, prefill_of, thinking_of
 from engine.local.tokenizer import SessionTokenizer
-from engine.machine.devices import Device, device_errors
+from engine.machine.devices import Device
 from engine.models.base import BatchModel, HiddenStateModel, Model
 from engine.request import Control, Request
 from engine.thoughts import CLOSING, OPENING
@@ -261,7 +260,7 @@ class Session:
         run = Run.resolve(request, prepared.prompt, info, prepared.grammar, prepared.thinking)
         batched = batched and self.parallel > 1
         joined = self.controllers.batch.joined() if batched else contextlib.nullcontext()
-        with device_errors(torch.device(info.device)), self._slots.reserved(run) as slot, joined:
+        with gpu_errors(self.target.model), self._slots.reserved(run) as slot, joined:
             if run.speculation.control is Control.AUTO:
                 self._warm_up()
             sequence = RunningSequence(
@@ -311,7 +310,7 @@ class Session:
             raise ContextExceeded(len(context.tokens), self.target.context)
         constraint = constraint_of(run, context)
         sampler = sampler_of(run, context, constraint, info.vocabulary, native=self.native)
-        with device_errors(torch.device(info.device)):
+        with gpu_errors(self.target.model):
             self.target.clear()
             scored = top_tokens(self.target, sampler, context, count)
             self._slots.publish(self._slots.first)
@@ -327,7 +326,7 @@ class Session:
             raise InvalidRequest(
                 "model", f"{model.info.name} does not show its hidden states here."
             )
-        with device_errors(torch.device(model.info.device)):
+        with gpu_errors(model):
             return embedding(model, tokens, pooling)
 
     def next_logits(self, tokens: Sequence[int], choices: Sequence[int]) -> list[float]:
@@ -335,7 +334,7 @@ class Session:
         self._check_text(tokens)
         self._check_text(choices)
         model = self.target.model
-        with device_errors(torch.device(model.info.device)):
+        with gpu_errors(model):
             return next_logits(model, tokens, choices)
 
     def _check_text(self, tokens: Sequence[int]) -> None:
@@ -374,7 +373,7 @@ class Session:
         if not self.target.runs_rounds:
             return
         name = proposers.preferred(proposers.available(self.resources.loaded))
-        with device_errors(torch.device(self.target.model.info.device)):
+        with gpu_errors(self.target.model):
             self.uncaptured = prepare_rounds(self._slots, name)
 
     @property

@@ -8,7 +8,6 @@ have a fixed place.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Protocol, TypeVar, cast
 
@@ -20,7 +19,6 @@ from engine.backends.cuda.attention import DecoderAttention
 from engine.backends.cuda.layers import wrong_width
 from engine.backends.cuda.prompts import attend_prompt, is_plain
 from engine.backends.cuda.state import DeviceState
-from engine.backends.cuda.trial.verdicts import Verdict, kernel_errors
 from engine.backends.operations import RoundHead, table_like
 from engine.backends.support import GATED_MLP, HEAD_ATTENTION, Support
 from engine.backends.torch.eager import EagerDraft, EagerOperations
@@ -56,7 +54,6 @@ class HeadTarget(Protocol):
     device: torch.device
     embedding: Callable[[Tensor], Tensor]
     attention: DecoderAttention
-    verdict: Verdict | None
 
     def logits(self, normed: Tensor) -> Tensor: ...
 
@@ -174,7 +171,7 @@ class HeadOperations(EagerOperations):
         numbers: Tensor | Candidates | None = None,
     ) -> HeadDraft[R]:
         targets = None if isinstance(numbers, Candidates) else numbers
-        return HeadDraft(most, read, steps, targets, lambda: kernel_errors(self.model.verdict))
+        return HeadDraft(most, read, steps, targets)
 
     def round_drafter(self, head: RoundHead) -> HeadDrafter:
         return HeadDrafter(head, self.state.context, self.device)
@@ -230,7 +227,7 @@ class HeadMemory:
 
 
 class HeadDraft(EagerDraft[R]):
-    """See ``Draft``. Raises KernelsFailed, by ``errors``, if a launch fails."""
+    """See ``Draft``. The host may read and write its operands, or a round."""
 
     def __init__(
         self,
@@ -238,10 +235,9 @@ class HeadDraft(EagerDraft[R]):
         read: Callable[[], R],
         steps: Callable[[Tokens, R], Iterator[Tensor]],
         numbers: Tensor | None,
-        errors: Callable[[], AbstractContextManager[None]],
     ) -> None:
         super().__init__(most, read, steps, None)
-        self._targets, self._errors = numbers, errors
+        self._targets = numbers
 
     @property
     def inputs(self) -> R:
@@ -256,8 +252,7 @@ class HeadDraft(EagerDraft[R]):
     def read(self) -> None:
         """See ``Draft``. What was read is kept in one place, which graphs read."""
         before = getattr(self, "_inputs", None)
-        with self._errors():
-            super().read()
+        super().read()
         if isinstance(before, Tensor):
             self._inputs = cast(R, before.copy_(cast(Tensor, self._inputs)))
 
@@ -267,8 +262,7 @@ class HeadDraft(EagerDraft[R]):
         super().begin(pending, read=False)
 
     def logits(self, step: int) -> Tensor:
-        with self._errors():
-            return super().logits(step).float()
+        return super().logits(step).float()
 
     @torch.inference_mode()
     def write(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -45,6 +45,9 @@ from engine.models.weights import (
     MixerWeights,
     ShortConvolutionWeights,
 )
+
+if TYPE_CHECKING:
+    from engine.backends.cuda.trial.verdicts import Verdict
 
 SUPPORT = Support(
     "Foretoken's PyTorch code",
@@ -116,6 +119,7 @@ class TorchDecoder(LayerDecoder[TorchState, Step]):
             activation(spec.feed_forward.activation)  # raises for an unknown one
         self.ops = RowArithmetic()
         self.gpu_products: Sequence[Linear] = ()  # those that kernels compute, to be tried
+        self.verdict: Verdict | None = None  # of their trial
         self._experts_read = 0  # of the last step, in all layers
         self.layers = [
             self._load(spec, names.within(index, tensor), kernels)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -17,14 +18,22 @@ from engine.backends.cuda import OTHER_GRAPHS, graphs, prepared
 from engine.backends.cuda.capture import Graph
 from engine.backends.cuda.graphs import Runner
 from engine.backends.cuda.round import DeviceRound, Mode
+from engine.backends.cuda.trial import verdicts
 from engine.backends.cuda.trial.verdicts import kernel_errors
 from engine.decoding.text.codec import TextCodec
+from engine.drafting.heads.base import Head
 from engine.drafting.resources import Resources
 from engine.errors import DeviceLost, KernelsFailed
+from engine.events import Emitted
 from engine.local.session import Session
 from engine.machine import devices
 from engine.request import Request, Speculation
+from engine.values.grammar import Grammar, GrammarKind
 from tests.engine.backends.cuda.small import load, write_pair
+from tests.engine.backends.cuda.test_heads import HOT, load_head
+from tests.engine.backends.cuda.wrong_kernels import put_wrong, refuse
+
+__all__ = ["load_head"]
 
 LOST = RuntimeError("CUDA error: an illegal memory access was encountered")
 REFUSED = RuntimeError("CUDA error: too many resources requested for launch")
@@ -188,6 +197,66 @@ def test_a_load_captures_the_rounds_that_planning_counts_and_later_ones_are_boun
     for mode in later:
         runner._prepare(mode)
     assert list(runner._graphs) == [*made, *later[-OTHER_GRAPHS:]]
+
+
+TREES = Speculation(proposer="medusa", depth=2, options={"tree_nodes": 3})
+ON_HOST = Speculation(proposer="mtp", depth=2)
+EVERY_ROUND = (
+    "bf16_gemm", "normalise_rows", "rope_and_store", "attend_splits", "combine_parts", "accept_kernel"
+)  # fmt: skip
+GRAMMAR = Grammar(GrammarKind.REGEX, "[a-z ]+!")
+
+
+@pytest.fixture(scope="module")
+def session_of(
+    folders: tuple[Path, Path], load_head: Callable[[str], Head]
+) -> Callable[[str], Session]:
+    def make(kind: str) -> Session:
+        resources = Resources(heads={kind: load_head(kind)})
+        return Session(load(folders[0]), TextCodec(folders[0]), resources)
+
+    return functools.cache(make)
+
+
+@pytest.mark.gpu
+@pytest.mark.usefixtures("device")
+@pytest.mark.parametrize(
+    ("name", "speculation", "grammar"),
+    [
+        *((name, TREES, None) for name in (*EVERY_ROUND, "race_kernel")),
+        *((name, TREES, None) for name in ("times_kernel", "grow_kernel")),
+        *((name, TREES, GRAMMAR) for name in ("bf16_gemm", "accept_kernel")),
+        *((name, ON_HOST, None) for name in ("bf16_gemm", "accept_kernel")),
+    ],
+)
+def test_a_kernel_that_is_refused_in_mid_reply_ends_it_with_what_was_written(
+    name: str, speculation: Speculation, grammar: Grammar | None,
+    session_of: Callable[[str], Session], monkeypatch: pytest.MonkeyPatch, tmp_path: Path,
+) -> None:  # fmt: skip
+    """Wherever it is launched: in rounds, in drafts on the device or from the host. The session is whole
+    after that, and the next load is without the kernels."""
+    monkeypatch.setattr("engine.backends.cuda.heads.wrong_width", lambda _: "It is too wide.")
+    monkeypatch.setattr(verdicts, "_file", lambda: tmp_path / "gpu-trials.json")
+    session, emitted = session_of(speculation.proposer), 0
+    model: Any = session.target.model
+    monkeypatch.setattr(model, "verdict", verdicts.Verdict("gpu", "small", "shape", "bf16"))
+    request = replace(
+        ASKED, max_tokens=8, speculation=speculation, grammar=grammar, sampling=HOT,
+        ignore_eos=grammar is None,
+    )  # fmt: skip
+    whole = list(session.run(request, lambda: False))[-1]
+    with (
+        monkeypatch.context() as patch,
+        pytest.raises(KernelsFailed, match="What was written is kept"),
+    ):
+        for event in session.run(request, lambda: False):
+            if isinstance(event, Emitted):
+                emitted += 1
+                if emitted == 1:
+                    put_wrong(patch, name, refuse)
+    assert emitted and len(session.target.keys) == session.target.state.length
+    assert verdicts.kept()[0].fault
+    assert list(session.run(request, lambda: False))[-1] == whole
 
 
 def test_what_the_gpu_refused_is_a_kernels_fault_and_a_lost_gpu_is_not() -> None:

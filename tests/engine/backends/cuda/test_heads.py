@@ -240,20 +240,15 @@ def test_a_head_that_is_replaced_is_freed(new_session: NewSession) -> None:
     assert before() is None
 
 
-@pytest.mark.parametrize("made", [False, True], ids=["as it is made", "as it reads from the host"])
-def test_a_heads_launch_that_fails_is_told_and_noted(
-    new_session: NewSession, made: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+def test_a_heads_launch_that_fails_at_the_load_is_told_and_noted(
+    new_session: NewSession, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(verdicts, "_file", lambda: tmp_path / "gpu-trials.json")
     session = new_session("eagle3")
     model: Any = session.target.model
     monkeypatch.setattr(model, "verdict", verdicts.Verdict("gpu", "small", "shape", "bf16"))
-    proposer: Any = session._slots.first.proposer(asked("eagle3")) if made else None
     put_wrong(monkeypatch, "rope_and_store", refuse)
     with pytest.raises(KernelsFailed, match="OutOfResources"):
-        if made:
-            proposer.drafts.read([5, 6], 0)
-        else:
-            session._slots.first.proposer(asked("eagle3"))
+        session.prepare_rounds()
     (kept,) = verdicts.kept()
     assert kept.fault is not None
