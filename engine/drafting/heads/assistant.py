@@ -182,7 +182,7 @@ class AssistantDraft(StatelessDraft):
             partial(head.draft, ops, pending, groups),
             groups,
         )
-        self.steps = head.steps
+        self.steps, self.spreads = head.steps, False
         self.drafter = ops.round_drafter(self)
 
     def places(self, device: torch.device) -> list[Tensor]:
