@@ -15,6 +15,8 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
+from engine.values.sampling import Sampling
+
 _MASK = (1 << 64) - 1
 _GOLDEN = 0x9E3779B97F4A7C15
 _MIX_1, _MIX_2 = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
@@ -34,9 +36,9 @@ class Stream(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Draws:
-    """How tokens are drawn at some positions: the temperature, and the key of the noise."""
+    """How tokens are drawn at some positions: from which distribution, and the key of the noise."""
 
-    temperature: float
+    sampling: Sampling
     keys: tuple[int, ...]
 
 

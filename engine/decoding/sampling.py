@@ -66,9 +66,9 @@ class Sampler:
         self._bias = torch.tensor([value for _, value in bias])
         self._library = build.ready() if native_step else None
         self._as_it_is = not (sampling.penalises or bias)
-        self.samples_raw = not rule.weighs_q and self._as_it_is and not self._truncates
-        """True if ``sample_raw`` may sample: no penalty, bias, truncation or q-weighting. A grammar mask
-        is fine; drafted tokens that it forbids are truncated later."""
+        self.samples_raw = not rule.weighs_q and self._as_it_is
+        """True if ``sample_raw`` may sample: no penalty, bias or q-weighting. A grammar mask is fine;
+        drafted tokens that it forbids are truncated later."""
 
     @property
     def may_use_history(self) -> bool:
@@ -100,7 +100,7 @@ class Sampler:
         """Sample a token for each row of raw ``logits``, row i at ``positions[i]``, on the compiled step.
 
         ``drafted``: as for ``adjusted``, to mask the rows; None: do not mask them. Return None if biases,
-        penalties, truncation, a rule that weighs q, or a missing compiled step prevents it.
+        penalties, a rule that weighs q, or a missing compiled step prevents it.
         """
         if self._library is None or not self.samples_raw or not compiled.supports(logits):
             return None
@@ -116,7 +116,7 @@ class Sampler:
         """Return how tokens are drawn at ``positions``; None if the rule is greedy."""
         if self.rule is AcceptanceRule.GREEDY:
             return None
-        return Draws(self.sampling.temperature, self._keys(positions, stream))
+        return Draws(self.sampling, self._keys(positions, stream))
 
     def adjusted(self, logits: Tensor, drafted: Sequence[Sequence[int]]) -> Tensor:
         """Return the logits after biases, mask and penalties: float32 (rows, target's vocabulary).
@@ -184,11 +184,6 @@ class Sampler:
             ranked: list[int] = adjusted[0].topk(min(count, adjusted.shape[1])).indices.tolist()
             return ranked
         return ranking(p, self.seed, stream, position, count)
-
-    @property
-    def _truncates(self) -> bool:
-        """True if tokens are drawn from a truncated distribution; greedy ones never are."""
-        return self.sampling.truncates and self.rule is not AcceptanceRule.GREEDY
 
     def _keys(self, positions: Sequence[int], stream: Stream) -> tuple[int, ...]:
         return tuple(key(self.seed, stream, position) for position in positions)

@@ -349,12 +349,13 @@ class NativeDecoder:
             head = self._trimmed_head_of(trimmed)
             step = self._step(ids, state, 1, head.logits, final=final, trimmed=head.panels)
             numbers, limit = head.ids.data_ptr(), head.below(limit)
-        sharpness, keys = 1.0, None
+        sampling, keys = None, None
         if draws is not None:
-            sharpness, keys = 1 / draws.temperature, (ctypes.c_uint64 * depth)(*draws.keys)
+            sampling = ctypes.byref(structures.Sampling.of(draws.sampling))
+            keys = (ctypes.c_uint64 * depth)(*draws.keys)
         count = self._library.draft(
             self._pointer, ctypes.byref(step), depth, limit, numbers,
-            sharpness, keys, floor, chosen, probabilities,
+            sampling, keys, floor, chosen, probabilities,
         )  # fmt: skip
         state.append(len(tokens), final=final)
         state.append(count - 1, final=False)

@@ -1,7 +1,7 @@
 """Sample a token from each row of logits in one compiled pass, without a softmax over the vocabulary.
 
-A round needs no more if nothing is added to the logits and their distribution is not truncated. torch
-needs four calls, which for small vocabularies cost more than what they compute.
+A round needs no more if nothing is added to the logits. torch needs four calls, and a dozen to truncate,
+which for small vocabularies cost more than what they compute.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from engine.kernels.native.library import Library
+from engine.kernels.native.structures import Sampling
 from engine.noise import Draws
 
 Numbers = ctypes.Array[ctypes.c_float]
@@ -30,6 +31,7 @@ class SampledTokens:
     _sharpness   1 / temperature
     _peaks       the largest logit of each row
     _masses      the sum of e^(sharpness * (logit - peak)) of each row; 0 where no logit is a number
+    _least       the least logit of each row that can be drawn
     """
 
     _library: Library
@@ -38,6 +40,7 @@ class SampledTokens:
     _sharpness: float
     _peaks: Numbers
     _masses: Numbers
+    _least: Numbers
 
     def probabilities(self, places: Iterable[tuple[int, int]]) -> list[float]:
         """Return the probability of each (row, token); 0 for a token beyond the logits."""
@@ -45,18 +48,20 @@ class SampledTokens:
         start, stride, width = logits.data_ptr(), logits.stride(0), logits.shape[1]
         for row, token in places:
             mass = self._masses[row]
-            if not mass or token >= width:
+            at = start + 4 * (row * stride + token)
+            logit = ctypes.c_float.from_address(at).value if token < width else -math.inf
+            if not mass or logit < self._least[row]:
                 probabilities.append(0.0)
                 continue
-            logit = ctypes.c_float.from_address(start + 4 * (row * stride + token)).value
             peak = self._peaks[row]
             probabilities.append(math.exp((logit - peak) * self._sharpness) / mass)
         return probabilities
 
     def top_tokens(self, row: int, count: int) -> tuple[tuple[int, float], ...]:
-        """Return the ``count`` most probable tokens of a row with their probabilities, best first."""
+        """Return the ``count`` most probable tokens of a row with their probabilities, none at 0."""
         tokens = top_indices(self._library, self._logits[row], count)
-        return tuple(zip(tokens, self.probabilities((row, token) for token in tokens), strict=True))
+        chances = self.probabilities((row, token) for token in tokens)
+        return tuple((token, p) for token, p in zip(tokens, chances, strict=True) if p)
 
 
 def supports(logits: Tensor) -> bool:
@@ -69,22 +74,22 @@ def greedy(library: Library, logits: Tensor) -> SampledTokens:
     """Take the first token with the largest logit of each row of ``logits (rows, width)``."""
     assert supports(logits)
     rows, width = logits.shape
-    tokens, peaks, masses = _room(rows)
+    tokens, peaks, masses, least = _room(rows)
     library.greedy(logits.data_ptr(), rows, width, logits.stride(0), tokens, peaks, masses)
-    return SampledTokens(library, list(tokens), logits, 1.0, peaks, masses)
+    return SampledTokens(library, list(tokens), logits, 1.0, peaks, masses, least)
 
 
 def sample(library: Library, logits: Tensor, draws: Draws) -> SampledTokens:
     """Draw a token for each row of ``logits (rows, width)``, with the noise of ``draws``."""
     assert supports(logits)
     rows, width = logits.shape
-    tokens, peaks, masses = _room(rows)
-    sharpness, keys = 1 / draws.temperature, (ctypes.c_uint64 * rows)(*draws.keys)
+    tokens, peaks, masses, least = _room(rows)
+    values, keys = Sampling.of(draws.sampling), (ctypes.c_uint64 * rows)(*draws.keys)
     library.sample_logits(
-        logits.data_ptr(), rows, width, logits.stride(0), sharpness, keys,
-        tokens, peaks, masses,
+        logits.data_ptr(), rows, width, logits.stride(0), ctypes.byref(values), keys,
+        tokens, peaks, masses, least,
     )  # fmt: skip
-    return SampledTokens(library, list(tokens), logits, sharpness, peaks, masses)
+    return SampledTokens(library, list(tokens), logits, values.sharpness, peaks, masses, least)
 
 
 def top_indices(library: Library, row: Tensor, count: int) -> list[int]:
@@ -114,5 +119,6 @@ def draw(library: Library, weights: Tensor, keys: Sequence[int]) -> list[int]:
     return list(tokens)
 
 
-def _room(rows: int) -> tuple[ctypes.Array[ctypes.c_int64], Numbers, Numbers]:
-    return (ctypes.c_int64 * rows)(), (ctypes.c_float * rows)(), (ctypes.c_float * rows)()
+def _room(rows: int) -> tuple[ctypes.Array[ctypes.c_int64], Numbers, Numbers, Numbers]:
+    numbers = ctypes.c_float * rows
+    return (ctypes.c_int64 * rows)(), numbers(), numbers(), numbers(*[-math.inf] * rows)

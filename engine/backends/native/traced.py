@@ -211,7 +211,8 @@ class TracedDraft:
         self._draws.keys, self._draws.floor, self._draws.count = None, floor, 0
         if draws is not None:
             keys = (c.c_uint64 * depth)(*draws.keys)
-            self._draws.keys, self._draws.sharpness = c.addressof(keys), 1 / draws.temperature
+            self._draws.keys = c.addressof(keys)
+            self._draws.sampling = structures.Sampling.of(draws.sampling)
         self._program.run(self._begin, self._ends[depth - 1])
         count = self._draws.count
         return self.chain[1 : count + 1], self._probabilities[:count]

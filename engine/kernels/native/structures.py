@@ -6,6 +6,8 @@ import ctypes as c
 from enum import IntEnum
 from typing import Any
 
+from engine.values import sampling as values
+
 
 def _fields(kind: Any, names: str) -> list[tuple[str, Any]]:
     return [(name, kind) for name in names.split()]
@@ -149,8 +151,23 @@ class LayerCache(c.Structure):
     _fields_ = [*_fields(c.c_void_p, "keys values rotation"), *_fields(c.c_int32, "capacity bf16")]
 
 
+class Sampling(c.Structure):
+    _fields_ = [*_fields(c.c_float, "sharpness top_p min_p"), ("top_k", c.c_int32)]
+
+    @classmethod
+    def of(cls, values: values.Sampling) -> Sampling:
+        """Return what a draw needs of ``values``, whose temperature is not 0."""
+        top_k = min(values.top_k, 2**31 - 1)
+        return cls(1 / values.temperature, values.top_p, values.min_p, top_k)
+
+
 class Draws(c.Structure):
-    _fields_ = [("keys", c.c_void_p), *_fields(c.c_float, "sharpness floor"), ("count", c.c_int32)]
+    _fields_ = [
+        ("keys", c.c_void_p),
+        ("sampling", Sampling),
+        ("floor", c.c_float),
+        ("count", c.c_int32),
+    ]
 
 
 class Op(c.Structure):

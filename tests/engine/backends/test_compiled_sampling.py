@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -12,13 +13,21 @@ from hypothesis import strategies as st
 from engine.backends.native import sampling
 from engine.decoding.context import Context
 from engine.decoding.proposer import DraftProposal
-from engine.decoding.sampling import Sampler
+from engine.decoding.sampling import Sampler, truncated
 from engine.decoding.verifier import Verifier, VerifierOutput
 from engine.errors import ModelError
 from engine.events import Tree
 from engine.kernels.native.library import Library
 from engine.noise import Draws, Stream, exponential, key
 from engine.values.sampling import AcceptanceRule, Sampling
+
+CUTS: tuple[dict[str, Any], ...] = (
+    {},
+    {"top_k": 5},
+    {"top_p": 0.9},
+    {"min_p": 0.1},
+    {"top_k": 20, "top_p": 0.7, "min_p": 0.02},
+)
 
 
 @given(width=st.integers(1, 700), count=st.integers(1, 4), seed=st.integers(0, 999))
@@ -82,9 +91,16 @@ def test_rows_without_a_number_and_tokens_beyond_the_logits_have_no_chance(
     extra=st.integers(0, 20),
     temperature=st.floats(0.05, 5.0),
     seed=st.integers(0, 2**64 - 1),
+    cut=st.sampled_from(CUTS),
 )
 def test_tokens_are_drawn_as_from_a_softmax(
-    library: Library, rows: int, width: int, extra: int, temperature: float, seed: int
+    library: Library,
+    rows: int,
+    width: int,
+    extra: int,
+    temperature: float,
+    seed: int,
+    cut: dict[str, Any],
 ) -> None:
     generator = torch.Generator().manual_seed(seed & 0xFFFF)
     whole = torch.randn(rows, width + extra, generator=generator) * 3
@@ -92,23 +108,31 @@ def test_tokens_are_drawn_as_from_a_softmax(
     whole[:, 0] = 0.5
     logits = whole[:, :width]
     keys = tuple(key(seed, Stream.CHOICE, position) for position in range(rows))
-    found = sampling.sample(library, logits, Draws(temperature, keys))
-    expected = torch.softmax(logits.double() / temperature, -1)
+    values = Sampling(temperature=temperature, **cut)
+    found = sampling.sample(library, logits, Draws(values, keys))
+    expected = truncated(torch.softmax(logits.double() / temperature, -1), values)
     # Two that finish together to the last bits may change places: the winner is as good as first.
     times = exponential(seed, Stream.CHOICE, range(rows), width) / expected
     for row, token in enumerate(found.tokens):
         assert times[row, token] <= times[row].min() * (1 + 1e-4)
     places = list(enumerate(found.tokens))
+    places += [(row, token) for row in range(rows) for token in range(width)]
     exact = [float(expected[place]) for place in places]
     assert found.probabilities(places) == pytest.approx(exact, rel=1e-4)
+    for row in range(rows):
+        top = [p for _, p in found.top_tokens(row, 5)]
+        kept = expected[row][expected[row] > 0]
+        assert top == pytest.approx(kept.topk(min(5, len(kept))).values.tolist(), rel=1e-4)
 
 
 def test_a_row_is_drawn_the_same_beside_others(library: Library) -> None:
     logits = torch.randn(16, 4099, generator=torch.Generator().manual_seed(1))
     keys = tuple(range(16))
-    together = sampling.sample(library, logits, Draws(0.8, keys))
+    values = Sampling(temperature=0.8, top_p=0.95)
+    together = sampling.sample(library, logits, Draws(values, keys))
     for row in range(16):
-        alone = sampling.sample(library, logits[row : row + 1], Draws(0.8, keys[row : row + 1]))
+        draws = Draws(values, keys[row : row + 1])
+        alone = sampling.sample(library, logits[row : row + 1], draws)
         assert alone.tokens == together.tokens[row : row + 1]
         assert alone.probabilities([(0, 5)]) == together.probabilities([(row, 5)])
 
@@ -116,7 +140,7 @@ def test_a_row_is_drawn_the_same_beside_others(library: Library) -> None:
 def test_nothing_is_drawn_where_no_logit_is_a_number(library: Library) -> None:
     logits = torch.full((2, 40), float("-inf"))
     logits[1, 39] = 0.0
-    found = sampling.sample(library, logits, Draws(1.0, (1, 2)))
+    found = sampling.sample(library, logits, Draws(Sampling(temperature=1.0), (1, 2)))
     assert found.tokens == [0, 39]
     assert found.probabilities([(0, 0), (1, 39), (1, 4), (1, 40)]) == [0.0, 1.0, 0.0, 0.0]
 
@@ -124,9 +148,6 @@ def test_nothing_is_drawn_where_no_logit_is_a_number(library: Library) -> None:
 @pytest.mark.parametrize(
     ("rule", "cut"),
     [
-        (AcceptanceRule.COUPLED, {"top_k": 5}),
-        (AcceptanceRule.COUPLED, {"top_p": 0.9}),
-        (AcceptanceRule.COUPLED, {"min_p": 0.1}),
         (AcceptanceRule.COUPLED, {"repetition_penalty": 1.2}),
         (AcceptanceRule.GREEDY, {"presence_penalty": 0.5}),
         (AcceptanceRule.REJECTION, {}),
@@ -140,8 +161,11 @@ def test_what_takes_more_than_the_logits_is_left_to_the_rest(
     sampling = Sampling(temperature=0.7, **cut)  # type: ignore[arg-type]
     sampler = Sampler(sampling, rule, 1, Context([1]), 40)
     assert sampler.sample_raw(logits, (3, 4), Stream.CHOICE) is None
-    free = Sampler(Sampling(temperature=0.7), AcceptanceRule.COUPLED, 1, Context([1]), 40)
-    assert free.sample_raw(logits, (3, 4), Stream.CHOICE) is not None
+    for each in CUTS:
+        free = Sampler(
+            Sampling(temperature=0.7, **each), AcceptanceRule.COUPLED, 1, Context([1]), 40
+        )
+        assert free.sample_raw(logits, (3, 4), Stream.CHOICE) is not None
     assert free.sample_raw(logits.double(), (3, 4), Stream.CHOICE) is None
 
 

@@ -246,12 +246,12 @@ def test_writing_on_by_chance_is_drawing_each_token(library: Library) -> None:
     model = compiled(PIP / "draft", "fp32")
     prompt, limit = tokens(20), 3000
     one, other = model.new_state(512), model.new_state(512)
-    draws = Draws(1.3, tuple(range(50, 59)))
+    draws = Draws(Sampling(temperature=1.3, top_k=90, top_p=0.9), tuple(range(50, 59)))
     chosen, likely = model.generate(prompt, one, 9, limit, draws)
     new, expected, p = prompt, list[int](), list[float]()
     for number in draws.keys:
         logits = model.forward(new, other, last=1)[:, :limit]
-        found = sampling.sample(library, logits, Draws(1.3, (number,)))
+        found = sampling.sample(library, logits, Draws(draws.sampling, (number,)))
         expected += found.tokens
         p += found.probabilities([(0, found.tokens[0])])
         new = found.tokens
@@ -260,7 +260,7 @@ def test_writing_on_by_chance_is_drawing_each_token(library: Library) -> None:
     assert one.end == other.length
 
 
-@pytest.mark.parametrize("draws", [None, Draws(2.0, tuple(range(9)))])
+@pytest.mark.parametrize("draws", [None, Draws(Sampling(temperature=2.0), tuple(range(9)))])
 def test_writing_on_keeps_to_the_vocabulary_it_is_told(
     library: Library, draws: Draws | None
 ) -> None:
@@ -306,8 +306,8 @@ def test_a_vocabulary_that_ends_within_a_panel_is_chosen_among_to_its_end(tmp_pa
     ("draws", "limit"),
     [
         (None, 900),
-        (Draws(1.3, tuple(range(50, 59))), 1025),
-        (Draws(1.3, tuple(range(50, 59))), 4096),
+        (Draws(Sampling(temperature=1.3), tuple(range(50, 59))), 1025),
+        (Draws(Sampling(temperature=1.3), tuple(range(50, 59))), 4096),
     ],
 )
 def test_writing_on_among_some_tokens_is_drawing_each_as_if_others_could_not_be(
@@ -326,7 +326,7 @@ def test_writing_on_among_some_tokens_is_drawing_each_as_if_others_could_not_be(
             found = sampling.greedy(library, logits)
         else:
             key = draws.keys[number]
-            found = sampling.sample(library, logits, Draws(draws.temperature, (key,)))
+            found = sampling.sample(library, logits, Draws(draws.sampling, (key,)))
         new = found.tokens
         expected += new
         p += found.probabilities([(0, new[0])])

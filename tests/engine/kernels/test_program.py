@@ -6,6 +6,7 @@ import ctypes as c
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -13,12 +14,15 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from engine.backends.native import build
+from engine.decoding.sampling import truncated
+from engine.kernels.native import structures
 from engine.kernels.native.library import Kind, Library, Matrix
 from engine.kernels.native.program import Attention, LayerCache, ProgramTracer, Unsupported
 from engine.kernels.native.structures import Draws
 from engine.kernels.operands import Number, Rows, Tokens
 from engine.kernels.torch.linear import Biased, make_linear
 from engine.noise import Stream, key, sample
+from engine.values.sampling import Sampling
 
 
 @pytest.fixture(scope="module", params=[1, 3], ids=["one thread", "three"])
@@ -163,9 +167,12 @@ KEYS = (c.c_uint64 * 40)(*(key(5, Stream.CHOICE, position) for position in range
 
 @pytest.mark.parametrize("vocabulary", [1, 9, 37, 640])
 @pytest.mark.parametrize("called", [False, True], ids=["counted", "called otherwise"])
-def test_a_drawn_token_is_the_noises(vocabulary: int, called: bool, threads: Library) -> None:
+@pytest.mark.parametrize("cut", [{}, {"top_p": 0.9}, {"top_k": 3, "min_p": 0.05}])
+def test_a_drawn_token_is_the_noises(
+    vocabulary: int, called: bool, cut: dict[str, Any], threads: Library
+) -> None:
     """As if tokens of the target that the draft lacks took part with probability 0."""
-    temperature, count = 0.8, len(KEYS)
+    values, count = Sampling(temperature=0.8, **cut), len(KEYS)
     wide = 3 * vocabulary if called else vocabulary
     numbers = torch.randperm(wide, generator=torch.Generator().manual_seed(1))[:vocabulary]
     names = numbers if called else torch.arange(vocabulary)
@@ -174,14 +181,15 @@ def test_a_drawn_token_is_the_noises(vocabulary: int, called: bool, threads: Lib
         Tokens(count + 1),
         (c.c_float * count)(),
     )
-    draws, rows = Draws(c.addressof(KEYS), 1 / temperature), 2 * draw(count, vocabulary)
+    draws = Draws(c.addressof(KEYS), structures.Sampling.of(values))
+    rows = 2 * draw(count, vocabulary)
     for at, row in enumerate(rows.split(1)):
         recorder.sample(
             given(recorder, row), tokens, likely, at, numbers if called else None, draws
         )
     run(recorder)
     p = torch.zeros(count, wide)
-    p[:, names] = torch.softmax(rows / temperature, dim=1)
+    p[:, names] = truncated(torch.softmax(rows / values.temperature, dim=1), values)
     expected = sample(p, 5, Stream.CHOICE, range(count)).tolist()
     assert tokens[1:] == expected
     assert list(likely) == pytest.approx(p[range(count), expected].tolist(), rel=1e-5)
@@ -195,7 +203,8 @@ def test_logits_that_are_no_numbers_name_a_token(
     keys: c.Array[c.c_uint64] | None, threads: Library
 ) -> None:
     recorder, tokens, likely = ProgramTracer(threads), Tokens(2), (c.c_float * 1)()
-    draws = Draws(None if keys is None else c.addressof(keys), 1.0)
+    sampling = structures.Sampling.of(Sampling(temperature=1.0, top_p=0.9))
+    draws = Draws(None if keys is None else c.addressof(keys), sampling)
     recorder.sample(given(recorder, torch.full((1, 70), torch.nan)), tokens, likely, 0, draws=draws)
     run(recorder)
     assert 0 <= tokens[1] < 70

@@ -43,11 +43,11 @@ EXPORTED void foretoken_forward(Decoder* decoder, const Step* whole) {
 }
 
 // Append the tokens of `step`, then draft up to `depth` tokens, each from the first `limit` logits: the most likely one or, with
-// `keys`, one drawn as in sampling.h at the temperature 1 / sharpness. The last token is not appended. Drafting ends with the token
+// `keys`, one drawn as in sampling.h. The last token is not appended. Drafting ends with the token
 // that makes the joint probability less than `floor`. Return the number of tokens. `step` has one sequence and a buffer for one row
 // of logits; if its head is trimmed, `numbers` has the token id of each logit.
 EXPORTED int foretoken_draft(Decoder* decoder, const Step* step, int depth, int limit, const int64_t* numbers,
-                                float sharpness, const uint64_t* keys, float floor, int64_t* tokens,
+                                const Sampling* sampling, const uint64_t* keys, float floor, int64_t* tokens,
                                 float* probabilities) {
     Step next = *step;
     Sequence sequence = *step->sequences;
@@ -56,7 +56,7 @@ EXPORTED int foretoken_draft(Decoder* decoder, const Step* step, int depth, int 
     for (int index = 0; index < depth; ++index) {
         foretoken_forward(decoder, &next);
         if (keys) {
-            const Drawn drawn = draw(next.logits, limit, sharpness, keys[index], numbers);
+            const Drawn drawn = draw(next.logits, limit, *sampling, keys[index], numbers);
             tokens[index] = drawn.index;
             probabilities[index] = drawn.probability;
         } else {
@@ -89,14 +89,15 @@ EXPORTED void foretoken_greedy(const float* logits, int rows, int width, int64_t
 
 EXPORTED void foretoken_top_k(const float* numbers, int width, int count, int64_t* indices) { top_k(numbers, width, count, indices); }
 
-// Do as foretoken_greedy with drawn tokens; `sharpness` is 1 / temperature, `keys` are those of sampling.h.
-EXPORTED void foretoken_sample_logits(const float* logits, int rows, int width, int64_t stride, float sharpness,
-                                      const uint64_t* keys, int64_t* tokens, float* peaks, float* exp_sums) {
+// Do as foretoken_greedy with tokens drawn as in sampling.h; write the least logit that each row draws from, too.
+EXPORTED void foretoken_sample_logits(const float* logits, int rows, int width, int64_t stride, const Sampling* sampling,
+                                      const uint64_t* keys, int64_t* tokens, float* peaks, float* exp_sums, float* least) {
     for (int r = 0; r < rows; ++r) {
-        const Drawn drawn = draw(logits + r * stride, width, sharpness, keys[r]);
+        const Drawn drawn = draw(logits + r * stride, width, *sampling, keys[r]);
         tokens[r] = drawn.index;
         peaks[r] = drawn.peak;
         exp_sums[r] = drawn.exp_sum;
+        least[r] = drawn.least;
     }
 }
 

@@ -63,7 +63,7 @@ enum class Sees : int32_t {
 // the token that makes the joint probability less than `floor`.
 struct Draws {
     const uint64_t* keys;
-    float sharpness;  // 1 / temperature
+    Sampling sampling;
     float floor;
     int32_t count;  // tokens of the last run
 };
@@ -385,8 +385,10 @@ private:
     // Return the token id of each logit; null: its index.
     static const int64_t* numbers_of(const Op& op) { return op.trimmed && is_whole(op) ? nullptr : op.numbers; }
 
+    static int logits_of(const Op& op) { return is_whole(op) ? op.width : op.trimmed->tokens; }
+
     Range logits_of(const Op& op, int thread) const {
-        const int width = is_whole(op) ? op.width : op.trimmed->tokens;
+        const int width = logits_of(op);
         const Range vectors = part((width + LANES - 1) / LANES, thread);
         return {vectors.first * LANES, std::min(vectors.end * LANES, width)};
     }
@@ -417,6 +419,13 @@ private:
         set_token(op, best.index, best.probability());
     }
 
+    // Return the sum of what all threads' candidates have.
+    float exp_sum() const {
+        float sum = 0;
+        for (const Candidate& each : candidates_) sum += each.exp_sum;
+        return sum;
+    }
+
     // Do as `draw` in sampling.h, each thread with its part of the tokens.
     void draw(const Op& op, int thread) {
         const float* logits = from_of(op, 0);
@@ -426,15 +435,21 @@ private:
         pool_.barrier();
         float peak = -INFINITY;
         for (const Candidate& other : candidates_) peak = std::max(peak, other.value);
-        candidate.exp_sum = exponentials(logits, first, end, peak, op.draws->sharpness, weights_.data());
+        const Sampling& sampling = op.draws->sampling;
+        candidate.exp_sum = exponentials(logits, first, end, peak, sampling.sharpness, weights_.data());
+        if (sampling.truncates()) {
+            pool_.barrier();
+            if (!thread) least_ = least_kept(logits, weights_.data(), logits_of(op), peak, exp_sum(), sampling);
+            pool_.barrier();
+            candidate.exp_sum = keep_from(least_, logits, first, end, weights_.data());
+        }
         earliest_[thread] = earliest(weights_.data(), first, end, op.draws->keys[op.offset], numbers_of(op));
         pool_.barrier();
         if (thread) return;
         Clock first_clock = earliest_[0];
         for (const Clock& other : earliest_)
             if (other.time < first_clock.time) first_clock = other;
-        float sum = 0;
-        for (const Candidate& other : candidates_) sum += other.exp_sum;
+        const float sum = exp_sum();
         set_token(op, first_clock.index, sum > 0 ? weights_[first_clock.index] / sum : 0.0f);
     }
 
@@ -448,6 +463,7 @@ private:
     std::vector<Candidate> candidates_;
     std::vector<Clock> earliest_;
     std::vector<float> weights_;
+    float least_ = -INFINITY;  // logit that can be drawn
     std::vector<int64_t> best_;
 };
 

@@ -1,10 +1,13 @@
 // Draw a token: the earliest of noise.py's exponential clocks (an exponential race). Only clocks that may be the earliest are computed.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "top_tokens.h"
@@ -70,19 +73,77 @@ inline Clock earliest(const float* weights, int first, int end, uint64_t key, co
     return best;
 }
 
-// A drawn token: the largest logit, the sum of e^(sharpness * (logit - peak)), the token's probability and its index.
+// The distribution that tokens are drawn from, as in engine/values/sampling.py; `sharpness` is 1 / temperature.
+struct Sampling {
+    float sharpness, top_p, min_p;
+    int32_t top_k;
+
+    bool truncates() const { return top_k > 0 || top_p < 1 || min_p > 0; }
+};
+
+// Return the least of `width` logits that top-k, top-p and min-p leave, in this order; -infinity if one is no number. Equal logits stay
+// or go together. `weights` are their exponentials, whose sum is `sum`.
+inline float least_kept(const float* logits, const float* weights, int width, float peak, double sum, const Sampling& sampling) {
+    static thread_local std::vector<std::pair<float, float>> ranked;
+    float least = -INFINITY;
+    if (!(sum > 0 && sum < INFINITY)) return least;
+    const auto rank = [&](double lightest) {
+        ranked.clear();
+        for (int n = 0; n < width; ++n)
+            if (weights[n] >= lightest && logits[n] >= least) ranked.emplace_back(logits[n], weights[n]);
+    };
+    if (sampling.top_k > 0 && sampling.top_k < width) {
+        rank(0);
+        std::nth_element(ranked.begin(), ranked.begin() + sampling.top_k - 1, ranked.end(), std::greater());
+        least = ranked[sampling.top_k - 1].first;
+        sum = 0;
+        for (int n = 0; n < width; ++n) sum += logits[n] >= least ? weights[n] : 0.0f;
+    }
+    if (sampling.top_p < 1) {
+        rank((1 - sampling.top_p) * sum / width);  // all that are lighter have less than 1 - top_p together
+        std::make_heap(ranked.begin(), ranked.end());
+        double mass = 0;
+        for (auto end = ranked.end(); end != ranked.begin() && mass < sampling.top_p * sum; --end) {
+            std::pop_heap(ranked.begin(), end);
+            least = end[-1].first, mass += end[-1].second;
+        }
+    }
+    return sampling.min_p > 0 ? std::max(least, peak + std::log(sampling.min_p) / sampling.sharpness) : least;
+}
+
+// Take the weights of logits below `least`, of first .. end - 1; return the sum of the others.
+inline float keep_from(float least, const float* logits, int first, int end, float* weights) {
+    const int whole = first + (end - first) / LANES * LANES;
+    Floats sums{};
+    for (int n = first; n < whole; n += LANES) {
+        const Floats weight = load(logits + n) < all(least) ? Floats{} : load(weights + n);
+        store(weights + n, weight);
+        sums = sums + weight;
+    }
+    float sum = total(sums);
+    for (int n = whole; n < end; ++n) sum += weights[n] = logits[n] < least ? 0.0f : weights[n];
+    return sum;
+}
+
+// A drawn token: the largest and the least logit that can be drawn, the sum of e^(sharpness * (logit - peak)) of all these, the token's
+// probability and its index.
 struct Drawn {
-    float peak, exp_sum, probability;
+    float peak, least, exp_sum, probability;
     int64_t index;
 };
 
-// Draw one of `width` logits at the temperature 1 / sharpness; `key` and `numbers` as in `earliest`.
-inline Drawn draw(const float* logits, int width, float sharpness, uint64_t key, const int64_t* numbers = nullptr) {
+// Draw one of `width` logits; `key` and `numbers` as in `earliest`.
+inline Drawn draw(const float* logits, int width, const Sampling& sampling, uint64_t key, const int64_t* numbers = nullptr) {
     static thread_local std::vector<float> weights;
     weights.resize(width);
-    const float peak = max_logit(logits, 0, width), sum = exponentials(logits, 0, width, peak, sharpness, weights.data());
+    const float peak = max_logit(logits, 0, width);
+    float least = -INFINITY, sum = exponentials(logits, 0, width, peak, sampling.sharpness, weights.data());
+    if (sampling.truncates()) {
+        least = least_kept(logits, weights.data(), width, peak, sum, sampling);
+        sum = keep_from(least, logits, 0, width, weights.data());
+    }
     const int64_t index = earliest(weights.data(), 0, width, key, numbers).index;
-    return {peak, sum, sum > 0 ? weights[index] / sum : 0.0f, index};
+    return {peak, least, sum, sum > 0 ? weights[index] / sum : 0.0f, index};
 }
 
 }  // namespace foretoken
