@@ -85,16 +85,18 @@ def _written(value: Any) -> Any:
     """Return ``value`` with a mapping in place of each dataclass."""
     if isinstance(value, tuple):
         return tuple(map(_written, value))
-    kind = type(value)
-    if not dataclasses.is_dataclass(kind):
+    names = _fields(type(value))
+    if not names:
         return value
-    pairs = ((name, getattr(value, name)) for name in _fields(kind))
+    pairs = [(name, getattr(value, name)) for name in names]
     return {name: _written(field) for name, field in pairs if field or name not in _SPARSE}
 
 
 @cache
 def _fields(kind: type[Any]) -> tuple[str, ...]:
-    return tuple(field.name for field in dataclasses.fields(kind))
+    """Return the names of a dataclass's fields; none for another type. Every value of an event asks."""
+    fields = dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else ()
+    return tuple(field.name for field in fields)
 
 
 @cache

@@ -170,10 +170,11 @@ class LiveReply:
     @property
     def _full(self) -> bool:
         """True if the context was full, and not a limit of the request reached."""
+        if self._reply.reason is not FinishReason.LENGTH:
+            return False
         request = self._generation.request
         new = self._reply.statistics.completion_tokens - len(request.reply_prefix)
-        cut = self._reply.reason is FinishReason.LENGTH
-        return cut and (request.max_tokens is None or new < request.max_tokens)
+        return request.max_tokens is None or new < request.max_tokens
 
     @property
     def _turn(self) -> view.View | None:

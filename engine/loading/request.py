@@ -36,9 +36,10 @@ class LoadRequest:
     draft; auto is the target's, or cpu if both do not fit on the GPU. ``gpu_layers``: how many of the
     target's layers, the last ones, a GPU computes; None: as many as fit. ``native``: whether a step that
     is compiled for this processor may be used; ``cuda_graphs``: whether rounds on a GPU may be captured.
-    ``threads`` that compute; None is one for each physical core. ``parallel``: how many requests may
-    run at once, where the backend can and memory allows it; None: a few. ``checkpoint_mb``: memory of
-    each sequence for earlier states of a model with recurrent layers, to which an edit goes back.
+    ``threads`` that compute; None is one for each physical core, or one for a few MB of weights.
+    ``parallel``: how many requests may run at once, where the backend can and memory allows it; None: a
+    few. ``checkpoint_mb``: memory of each sequence for earlier states of a model with recurrent layers,
+    to which an edit goes back.
 
     A value that nothing can have raises InvalidRequest, which names the field.
     """

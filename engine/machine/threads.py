@@ -17,6 +17,9 @@ from engine.errors import InvalidRequest
 from engine.machine import cgroups
 from engine.machine.processor import cpuinfo
 
+_CACHED = 32 << 20
+"""Bytes of weights: 15 MB in 12 layers take as long on one thread as on two (docs/log/page.md)."""
+
 
 def use(count: int | None = None) -> int:
     """Set torch's number of threads in the calling thread, and return the number.
@@ -50,6 +53,15 @@ def default() -> int:
     """Return ``OMP_NUM_THREADS`` if it is set, else the number of physical cores."""
     stated = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
     return int(stated) if stated.isdecimal() and int(stated) else physical_cores()
+
+
+def for_weights(size: int) -> int | None:
+    """Return 1 for weights of ``size`` bytes that one core has in its cache, else None, the default.
+
+    A step of such weights takes less than a millisecond and has five barriers a layer: a second thread
+    gains nothing, and one that has lost its core to a browser holds up every one of them.
+    """
+    return 1 if size <= _CACHED else None
 
 
 def physical_cores(root: Path = cgroups.ROOT) -> int:

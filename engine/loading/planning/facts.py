@@ -25,7 +25,7 @@ from engine.loading.planning.placement import (
 from engine.loading.planning.sizes import PairSizes
 from engine.loading.request import LoadRequest
 from engine.loading.specs import ModelSpec
-from engine.machine import device_memory, devices
+from engine.machine import device_memory, devices, threads
 from engine.machine.devices import Device
 from engine.models.checkpoints.checkpoint import Checkpoint, inspect
 from engine.vision.plan import VisionPlan, vision_of
@@ -182,6 +182,9 @@ def _facts(
     vision: VisionPlan | str = "", note: str | None = None, replacing: bool,
 ) -> PairFacts:  # fmt: skip
     """Return what is decided for ``device``. ``note``: why what the target brings does not draft."""
+    if device.threads is None:
+        size = target.bytes + (0 if draft is None else draft.bytes)
+        device = replace(device, threads=threads.for_weights(size))
     requested_plan, name = _plan_target(target, device, spec, request), spec.name
     linear_factory = _linear_factory(requested_plan)
     if isinstance(vision, VisionPlan) and requested_plan.backend is Backend.TRANSFORMERS:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -9,6 +10,7 @@ from typing import Any, cast
 import pytest
 import torch
 
+from app.ui.controls.settings import Settings
 from engine.backends.native import build, sampling, support
 from engine.backends.native.decoder import NativeDecoder
 from engine.backends.torch.decoder import TorchDecoder
@@ -225,6 +227,28 @@ def finished(session: Session, how: Sampling, speculation: Speculation) -> tuple
     *_, last = session.run(request, lambda: False)
     assert isinstance(last, Finished)
     return last.token_ids
+
+
+def test_a_draft_at_the_pages_settings_is_one_call(
+    library: Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their top-p took a call and a dozen operations of torch for each drafted token."""
+    session, fed = open_session(PIP / "target", PIP / "draft"), list[int]()
+    for name in ("forward", "forward_trimmed"):
+        method = getattr(NativeDecoder, name)
+
+        def counted(
+            model: Model, new: list[int], *args: Any, method: Any = method, **kw: Any
+        ) -> Any:
+            if model is session.resources.draft:
+                fed.append(len(new))
+            return method(model, new, *args, **kw)
+
+        monkeypatch.setattr(NativeDecoder, name, counted)
+    how = replace(Settings().sampling(), seed=5)
+    assert how.truncates
+    finished(session, how, Speculation(proposer="draft", depth=4))
+    assert fed == [39]  # the prompt
 
 
 def test_writing_on_by_itself_is_asking_for_each_token(library: Library) -> None:

@@ -23,6 +23,7 @@ from engine.loading.planning.model_plan import plan_model
 from engine.loading.planning.plan import LoadPlan, plan_loading
 from engine.loading.request import LoadRequest
 from engine.loading.specs import ModelSpec, Pairing
+from engine.machine import threads
 from engine.machine.devices import Device
 from engine.models.checkpoints.checkpoint import inspect
 from tests.support.checkpoints import write_random
@@ -82,6 +83,17 @@ def test_what_may_be_used_goes_with_the_plan(
         assert not device.native and not device.cuda_graphs and device.threads == 1
     assert plan.linear_factory.library is None
     assert plan.footprint.keys() == {"target", "draft", *(head.kind for head in plan.heads)}
+
+
+def test_weights_that_a_core_has_in_its_cache_get_one_thread(
+    pair: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pip's step took 20 times as long beside a program that computed, because two threads met at each
+    of its 60 barriers."""
+    assert planned(request_for(*pair)).device.threads == 1
+    monkeypatch.setattr(threads, "_CACHED", 0)
+    assert planned(request_for(*pair)).device.threads is None
+    assert planned(request_for(*pair, threads=1)).device.threads == 1
 
 
 def test_without_a_compiler_a_note_says_how_to_get_one(

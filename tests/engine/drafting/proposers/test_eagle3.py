@@ -177,8 +177,14 @@ def test_nothing_is_drafted_at_depth_0_or_behind_a_single_token(head: Eagle3Head
     assert Bench(head).begin((3,)).draft().tree.tokens == ()
 
 
-@pytest.mark.parametrize("sampling", [SAMPLED, PENALISED], ids=["truncated", "penalised"])
-@pytest.mark.parametrize("rule", [AcceptanceRule.COUPLED, AcceptanceRule.REJECTION])
+@pytest.mark.parametrize(
+    ("sampling", "rule"),
+    [
+        (SAMPLED, AcceptanceRule.REJECTION),
+        (PENALISED, AcceptanceRule.REJECTION),
+        (PENALISED, AcceptanceRule.COUPLED),
+    ],
+)
 def test_q_is_what_the_tokens_were_drawn_from(
     head: Eagle3Head, sampling: Sampling, rule: AcceptanceRule
 ) -> None:

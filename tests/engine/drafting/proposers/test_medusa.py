@@ -79,8 +79,14 @@ def test_nothing_is_drafted_at_depth_0_or_behind_a_single_token() -> None:
     assert propose(text=(3,))[0].tree.tokens == ()
 
 
-@pytest.mark.parametrize("sampling", [SAMPLED, PENALISED], ids=["truncated", "penalised"])
-@pytest.mark.parametrize("rule", [AcceptanceRule.COUPLED, AcceptanceRule.REJECTION])
+@pytest.mark.parametrize(
+    ("sampling", "rule"),
+    [
+        (SAMPLED, AcceptanceRule.REJECTION),
+        (PENALISED, AcceptanceRule.REJECTION),
+        (PENALISED, AcceptanceRule.COUPLED),
+    ],
+)
 def test_q_is_what_the_tokens_were_drawn_from(sampling: Sampling, rule: AcceptanceRule) -> None:
     proposal, _, sampler = propose(sampling, rule)
     stream = Stream.DRAFT if rule is AcceptanceRule.REJECTION else Stream.CHOICE
