@@ -85,7 +85,7 @@ def _written(value: Any) -> Any:
     """Return ``value`` with a mapping in place of each dataclass."""
     if isinstance(value, tuple):
         return tuple(map(_written, value))
-    names = _fields(type(value))
+    names = _fields(value.__class__)
     if not names:
         return value
     pairs = [(name, getattr(value, name)) for name in names]

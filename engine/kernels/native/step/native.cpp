@@ -103,7 +103,7 @@ EXPORTED void foretoken_sample_logits(const float* logits, int rows, int width, 
 
 // Draw a token for each of `rows` rows of `width` weights; see sampling.h.
 EXPORTED void foretoken_sample_weights(const float* weights, int rows, int width, const uint64_t* keys, int64_t* tokens) {
-    for (int r = 0; r < rows; ++r) tokens[r] = earliest(weights + size_t(r) * width, 0, width, keys[r]).index;
+    for (int r = 0; r < rows; ++r) tokens[r] = earliest(weights + size_t(r) * width, width, keys[r]);
 }
 
 EXPORTED Program* foretoken_program(const Op* ops, int count, Pool* pool) {

@@ -99,12 +99,11 @@ struct Op {
 
 class Program {
 public:
-    Program(const Op* ops, int count, Pool& pool) : ops_(ops, ops + count), pool_(pool), candidates_(pool.count()), earliest_(pool.count()) {
-        int widest = LANES, head = LANES, choice = 0;
+    Program(const Op* ops, int count, Pool& pool) : ops_(ops, ops + count), pool_(pool), candidates_(pool.count()) {
+        int widest = LANES, head = LANES;
         for (const Op& op : ops_) {
             if (op.matrix) widest = std::max(widest, op.matrix->inputs);
             if (op.heads) head = std::max(head, op.width);
-            if (op.code == Code::SAMPLE) choice = std::max(choice, op.width);
             if (op.code == Code::GROUPS) best_.resize(std::max(best_.size(), size_t(op.choice)));
             if (op.code == Code::RANK) best_.resize(std::max(best_.size(), size_t(op.window))), head = std::max(head, op.width);
             if (!op.experts) continue;
@@ -112,7 +111,6 @@ public:
             if (!mixture_) mixture_ = std::make_unique<Mixture>(op.width, op.epsilon, pool);
             mixture_->reserve(*op.experts);
         }
-        weights_.resize(choice);
         for (int thread = 0; thread < pool.count(); ++thread)
             scratch_.push_back(std::make_unique<Scratch>(widest, size_t(REGISTER_QUERIES) * head));
     }
@@ -385,10 +383,8 @@ private:
     // Return the token id of each logit; null: its index.
     static const int64_t* numbers_of(const Op& op) { return op.trimmed && is_whole(op) ? nullptr : op.numbers; }
 
-    static int logits_of(const Op& op) { return is_whole(op) ? op.width : op.trimmed->tokens; }
-
     Range logits_of(const Op& op, int thread) const {
-        const int width = logits_of(op);
+        const int width = is_whole(op) ? op.width : op.trimmed->tokens;
         const Range vectors = part((width + LANES - 1) / LANES, thread);
         return {vectors.first * LANES, std::min(vectors.end * LANES, width)};
     }
@@ -419,38 +415,12 @@ private:
         set_token(op, best.index, best.probability());
     }
 
-    // Return the sum of what all threads' candidates have.
-    float exp_sum() const {
-        float sum = 0;
-        for (const Candidate& each : candidates_) sum += each.exp_sum;
-        return sum;
-    }
-
-    // Do as `draw` in sampling.h, each thread with its part of the tokens.
+    // Draw a token as in sampling.h. The first thread does it alone: all need the sum over the vocabulary before any clock counts.
     void draw(const Op& op, int thread) {
-        const float* logits = from_of(op, 0);
-        const auto [first, end] = logits_of(op, thread);
-        Candidate& candidate = candidates_[thread];
-        candidate.value = max_logit(logits, first, end);
-        pool_.barrier();
-        float peak = -INFINITY;
-        for (const Candidate& other : candidates_) peak = std::max(peak, other.value);
-        const Sampling& sampling = op.draws->sampling;
-        candidate.exp_sum = exponentials(logits, first, end, peak, sampling.sharpness, weights_.data());
-        if (sampling.truncates()) {
-            pool_.barrier();
-            if (!thread) least_ = least_kept(logits, weights_.data(), logits_of(op), peak, exp_sum(), sampling);
-            pool_.barrier();
-            candidate.exp_sum = keep_from(least_, logits, first, end, weights_.data());
-        }
-        earliest_[thread] = earliest(weights_.data(), first, end, op.draws->keys[op.offset], numbers_of(op));
-        pool_.barrier();
         if (thread) return;
-        Clock first_clock = earliest_[0];
-        for (const Clock& other : earliest_)
-            if (other.time < first_clock.time) first_clock = other;
-        const float sum = exp_sum();
-        set_token(op, first_clock.index, sum > 0 ? weights_[first_clock.index] / sum : 0.0f);
+        const int width = is_whole(op) ? op.width : op.trimmed->tokens;
+        const Drawn drawn = foretoken::draw(from_of(op, 0), width, op.draws->sampling, op.draws->keys[op.offset], numbers_of(op));
+        set_token(op, int(drawn.index), drawn.probability);
     }
 
     const std::vector<Op> ops_;
@@ -461,9 +431,6 @@ private:
     std::vector<std::unique_ptr<Scratch>> scratch_;
     std::unique_ptr<Mixture> mixture_;  // of all layers, which are equally wide
     std::vector<Candidate> candidates_;
-    std::vector<Clock> earliest_;
-    std::vector<float> weights_;
-    float least_ = -INFINITY;  // logit that can be drawn
     std::vector<int64_t> best_;
 };
 

@@ -29,12 +29,6 @@ inline Words mixed(Words x) {
     return x ^ (x >> 31);
 }
 
-// The earliest clock of some tokens: its time, and the token's index. On its own cache line, since each thread has one.
-struct alignas(64) Clock {
-    double time = std::numeric_limits<double>::infinity();
-    int index = 0;
-};
-
 // Load CLOCKS numbers from `first` on, zeros from `end` on.
 inline Words load_some(const int64_t* numbers, int first, int end) {
     Words result{};
@@ -43,31 +37,31 @@ inline Words load_some(const int64_t* numbers, int first, int end) {
     return result;
 }
 
-// Return the token, of first .. end - 1, with the least -log(u) / weight, where u in (0, 1) is the hash of `key` and the token's id:
-// its index, or what `numbers` has there. Of equals it is the first. A token without a weight has no clock; if none has one, the
-// index is `first`.
+// Return the index of the token, of `width`, with the least -log(u) / weight, where u in (0, 1) is the hash of `key` and the token's
+// id: its index, or what `numbers` has there. Of equals it is the first, also if none has a weight, and so a clock.
 //
 // Since -log(u) >= 1 - u, most tokens are known to be too late without a logarithm.
-inline Clock earliest(const float* weights, int first, int end, uint64_t key, const int64_t* numbers = nullptr) {
+inline int earliest(const float* weights, int width, uint64_t key, const int64_t* numbers = nullptr) {
     constexpr double ROUNDING = 1 + 1e-12;
-    Clock best{.index = first};
+    double soonest = std::numeric_limits<double>::infinity();
+    int best = 0;
     Words counted;
-    for (int lane = 0; lane < CLOCKS; ++lane) counted[lane] = key + GOLDEN * uint64_t(first + lane + 1);
-    for (; first < end; first += CLOCKS, counted += GOLDEN * CLOCKS) {
+    for (int lane = 0; lane < CLOCKS; ++lane) counted[lane] = key + GOLDEN * uint64_t(lane + 1);
+    for (int first = 0; first < width; first += CLOCKS, counted += GOLDEN * CLOCKS) {
         Weights weight{};
-        if (first + CLOCKS <= end) std::memcpy(&weight, weights + first, sizeof weight);
-        else std::memcpy(&weight, weights + first, sizeof(float) * (end - first));
+        if (first + CLOCKS <= width) std::memcpy(&weight, weights + first, sizeof weight);
+        else std::memcpy(&weight, weights + first, sizeof(float) * (width - first));
         const Doubles wide = __builtin_convertvector(weight, Doubles);
-        const Words steps = numbers ? key + (load_some(numbers, first, end) + 1) * GOLDEN : counted;
+        const Words steps = numbers ? key + (load_some(numbers, first, width) + 1) * GOLDEN : counted;
         const Doubles u = (__builtin_convertvector(mixed(steps) >> 12, Doubles) + 0.5) * 0x1p-52;
-        const auto may = (wide > 0) & (1.0 - u < wide * (best.time * ROUNDING));
+        const auto may = (wide > 0) & (1.0 - u < wide * (soonest * ROUNDING));
         uint64_t any = 0;
         for (int lane = 0; lane < CLOCKS; ++lane) any |= may[lane];
         if (!any) continue;
         for (int lane = 0; lane < CLOCKS; ++lane) {
             if (!may[lane]) continue;
             const double time = -std::log(u[lane]) / wide[lane];
-            if (time < best.time) best = {time, first + lane};
+            if (time < soonest) soonest = time, best = first + lane;
         }
     }
     return best;
@@ -111,17 +105,17 @@ inline float least_kept(const float* logits, const float* weights, int width, fl
     return sampling.min_p > 0 ? std::max(least, peak + std::log(sampling.min_p) / sampling.sharpness) : least;
 }
 
-// Take the weights of logits below `least`, of first .. end - 1; return the sum of the others.
-inline float keep_from(float least, const float* logits, int first, int end, float* weights) {
-    const int whole = first + (end - first) / LANES * LANES;
+// Take the weights of logits below `least`; return the sum of the others.
+inline float keep_from(float least, const float* logits, int width, float* weights) {
+    const int whole = width / LANES * LANES;
     Floats sums{};
-    for (int n = first; n < whole; n += LANES) {
+    for (int n = 0; n < whole; n += LANES) {
         const Floats weight = load(logits + n) < all(least) ? Floats{} : load(weights + n);
         store(weights + n, weight);
         sums = sums + weight;
     }
     float sum = total(sums);
-    for (int n = whole; n < end; ++n) sum += weights[n] = logits[n] < least ? 0.0f : weights[n];
+    for (int n = whole; n < width; ++n) sum += weights[n] = logits[n] < least ? 0.0f : weights[n];
     return sum;
 }
 
@@ -137,12 +131,12 @@ inline Drawn draw(const float* logits, int width, const Sampling& sampling, uint
     static thread_local std::vector<float> weights;
     weights.resize(width);
     const float peak = max_logit(logits, 0, width);
-    float least = -INFINITY, sum = exponentials(logits, 0, width, peak, sampling.sharpness, weights.data());
+    float least = -INFINITY, sum = exponentials(logits, width, peak, sampling.sharpness, weights.data());
     if (sampling.truncates()) {
         least = least_kept(logits, weights.data(), width, peak, sum, sampling);
-        sum = keep_from(least, logits, 0, width, weights.data());
+        sum = keep_from(least, logits, width, weights.data());
     }
-    const int64_t index = earliest(weights.data(), 0, width, key, numbers).index;
+    const int64_t index = earliest(weights.data(), width, key, numbers);
     return {peak, least, sum, sum > 0 ? weights[index] / sum : 0.0f, index};
 }
 

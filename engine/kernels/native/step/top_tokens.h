@@ -58,19 +58,19 @@ inline void top_k(const float* numbers, int width, int count, int64_t* indices) 
     }
 }
 
-// Write e^(sharpness * (logit - peak)) of logits first .. end - 1 to `weights`; return their sum. All are 0 if `peak` is -infinity.
-inline float exponentials(const float* logits, int first, int end, float peak, float sharpness, float* weights) {
-    std::fill(weights + first, weights + end, 0.0f);
+// Write e^(sharpness * (logit - peak)) of `width` logits to `weights`; return their sum. All are 0 if `peak` is -infinity.
+inline float exponentials(const float* logits, int width, float peak, float sharpness, float* weights) {
+    std::fill(weights, weights + width, 0.0f);
     if (peak == -INFINITY) return 0;
-    const int whole = first + (end - first) / LANES * LANES;
+    const int whole = width / LANES * LANES;
     Floats sums{};
-    for (int n = first; n < whole; n += LANES) {
+    for (int n = 0; n < whole; n += LANES) {
         const Floats weight = exponential((load(logits + n) - all(peak)) * all(sharpness));
         store(weights + n, weight);
         sums = sums + weight;
     }
     float sum = total(sums);
-    for (int n = whole; n < end; ++n) sum += weights[n] = std::exp((logits[n] - peak) * sharpness);
+    for (int n = whole; n < width; ++n) sum += weights[n] = std::exp((logits[n] - peak) * sharpness);
     return sum;
 }
 
