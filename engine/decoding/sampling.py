@@ -107,10 +107,7 @@ class Sampler:
         logits = logits[:, : self.vocabulary]
         if drafted is not None and self.mask is not None:
             logits = self.mask.masked(logits, drafted)
-        draws = self.draws(positions, stream)
-        if draws is None:
-            return compiled.greedy(self._library, logits)
-        return compiled.sample(self._library, logits, draws)
+        return compiled.sample(self._library, logits, self.draws(positions, stream))
 
     def draws(self, positions: Sequence[int], stream: Stream) -> Draws | None:
         """Return how tokens are drawn at ``positions``; None if the rule is greedy."""

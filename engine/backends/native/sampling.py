@@ -15,46 +15,39 @@ import torch
 from torch import Tensor
 
 from engine.kernels.native.library import Library
-from engine.kernels.native.structures import Sampling
+from engine.kernels.native.structures import Drawn, Sampling
 from engine.noise import Draws
-
-Numbers = ctypes.Array[ctypes.c_float]
 
 
 @dataclass(frozen=True, slots=True)
 class SampledTokens:
-    """The result of ``greedy`` or ``sample``.
+    """The result of ``sample``.
 
     _library     the compiled library
     tokens       one for each row
     _logits      (rows, width) float32
     _sharpness   1 / temperature
-    _peaks       the largest logit of each row
-    _masses      the sum of e^(sharpness * (logit - peak)) of each row; 0 where no logit is a number
-    _least       the least logit of each row that can be drawn
+    _drawn       each row's token, its largest and least logit that can be drawn, and the sum of
+                 e^(sharpness * (logit - peak)) of all these; 0 where no logit is a number
     """
 
     _library: Library
     tokens: list[int]
     _logits: Tensor
     _sharpness: float
-    _peaks: Numbers
-    _masses: Numbers
-    _least: Numbers
+    _drawn: ctypes.Array[Drawn]
 
     def probabilities(self, places: Iterable[tuple[int, int]]) -> list[float]:
         """Return the probability of each (row, token); 0 for a token beyond the logits."""
         logits, probabilities = self._logits, []
         start, stride, width = logits.data_ptr(), logits.stride(0), logits.shape[1]
         for row, token in places:
-            mass = self._masses[row]
+            drawn = self._drawn[row]
             at = start + 4 * (row * stride + token)
             logit = ctypes.c_float.from_address(at).value if token < width else -math.inf
-            if not mass or logit < self._least[row]:
-                probabilities.append(0.0)
-                continue
-            peak = self._peaks[row]
-            probabilities.append(math.exp((logit - peak) * self._sharpness) / mass)
+            kept = drawn.exp_sum and logit >= drawn.least
+            weight = math.exp((logit - drawn.peak) * self._sharpness) if kept else 0.0
+            probabilities.append(weight / (drawn.exp_sum or 1.0))
         return probabilities
 
     def top_tokens(self, row: int, count: int) -> tuple[tuple[int, float], ...]:
@@ -70,26 +63,19 @@ def supports(logits: Tensor) -> bool:
     return contiguous and logits.dtype is torch.float32
 
 
-def greedy(library: Library, logits: Tensor) -> SampledTokens:
-    """Take the first token with the largest logit of each row of ``logits (rows, width)``."""
+def sample(library: Library, logits: Tensor, draws: Draws | None) -> SampledTokens:
+    """Draw a token for each row of ``logits (rows, width)``, with the noise of ``draws``; without, take
+    the first token with the largest logit."""
     assert supports(logits)
     rows, width = logits.shape
-    tokens, peaks, masses, least = _room(rows)
-    library.greedy(logits.data_ptr(), rows, width, logits.stride(0), tokens, peaks, masses)
-    return SampledTokens(library, list(tokens), logits, 1.0, peaks, masses, least)
-
-
-def sample(library: Library, logits: Tensor, draws: Draws) -> SampledTokens:
-    """Draw a token for each row of ``logits (rows, width)``, with the noise of ``draws``."""
-    assert supports(logits)
-    rows, width = logits.shape
-    tokens, peaks, masses, least = _room(rows)
-    values, keys = Sampling.of(draws.sampling), (ctypes.c_uint64 * rows)(*draws.keys)
+    drawn, values, keys = (Drawn * rows)(), Sampling(sharpness=1.0), None
+    if draws is not None:
+        values, keys = Sampling.of(draws.sampling), (ctypes.c_uint64 * rows)(*draws.keys)
     library.sample_logits(
-        logits.data_ptr(), rows, width, logits.stride(0), ctypes.byref(values), keys,
-        tokens, peaks, masses, least,
-    )  # fmt: skip
-    return SampledTokens(library, list(tokens), logits, values.sharpness, peaks, masses, least)
+        logits.data_ptr(), rows, width, logits.stride(0), ctypes.byref(values), keys, drawn
+    )
+    tokens = [each.index for each in drawn]
+    return SampledTokens(library, tokens, logits, values.sharpness, drawn)
 
 
 def top_indices(library: Library, row: Tensor, count: int) -> list[int]:
@@ -117,8 +103,3 @@ def draw(library: Library, weights: Tensor, keys: Sequence[int]) -> list[int]:
         weights.data_ptr(), rows, vocabulary, (ctypes.c_uint64 * rows)(*keys), tokens
     )
     return list(tokens)
-
-
-def _room(rows: int) -> tuple[ctypes.Array[ctypes.c_int64], Numbers, Numbers, Numbers]:
-    numbers = ctypes.c_float * rows
-    return (ctypes.c_int64 * rows)(), numbers(), numbers(), numbers(*[-math.inf] * rows)

@@ -161,6 +161,10 @@ class Sampling(c.Structure):
         return cls(1 / values.temperature, values.top_p, values.min_p, top_k)
 
 
+class Drawn(c.Structure):
+    _fields_ = [*_fields(c.c_float, "peak least exp_sum probability"), ("index", c.c_int64)]
+
+
 class Draws(c.Structure):
     _fields_ = [
         ("keys", c.c_void_p),

@@ -57,7 +57,7 @@ def test_tokens_and_chances_are_torchs(
     whole[torch.rand(whole.shape, generator=generator) < 0.2] = float("-inf")
     whole[:, 0] = 1.0
     logits = whole[:, :width]
-    found = sampling.greedy(library, logits)
+    found = sampling.sample(library, logits, None)
     assert found.tokens == logits.argmax(-1).tolist()
     places = [(row, (seed + 7 * row) % width) for row in range(rows)]
     expected = torch.softmax(logits.double(), -1)
@@ -67,9 +67,9 @@ def test_tokens_and_chances_are_torchs(
 
 def test_a_row_reads_the_same_beside_others(library: Library) -> None:
     logits = torch.randn(16, 4099, generator=torch.Generator().manual_seed(1))
-    together = sampling.greedy(library, logits)
+    together = sampling.sample(library, logits, None)
     for row in range(16):
-        alone = sampling.greedy(library, logits[row : row + 1])
+        alone = sampling.sample(library, logits[row : row + 1], None)
         assert alone.tokens == together.tokens[row : row + 1]
         assert alone.probabilities([(0, 5)]) == together.probabilities([(row, 5)])
 
@@ -79,7 +79,7 @@ def test_rows_without_a_number_and_tokens_beyond_the_logits_have_no_chance(
 ) -> None:
     logits = torch.full((2, 40), float("-inf"))
     logits[1, 3] = 0.0
-    found = sampling.greedy(library, logits)
+    found = sampling.sample(library, logits, None)
     assert found.tokens == [0, 3]
     assert found.probabilities([(0, 0), (1, 3), (1, 4), (1, 40)]) == [0.0, 1.0, 0.0, 0.0]
 

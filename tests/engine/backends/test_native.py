@@ -346,11 +346,8 @@ def test_writing_on_among_some_tokens_is_drawing_each_as_if_others_could_not_be(
     new = text
     for number in range(9):
         logits = model.forward_trimmed(new, other, among)[:, :limit]
-        if draws is None:
-            found = sampling.greedy(library, logits)
-        else:
-            key = draws.keys[number]
-            found = sampling.sample(library, logits, Draws(draws.sampling, (key,)))
+        draw = draws and Draws(draws.sampling, (draws.keys[number],))
+        found = sampling.sample(library, logits, draw)
         new = found.tokens
         expected += new
         p += found.probabilities([(0, new[0])])

@@ -55,16 +55,9 @@ EXPORTED int foretoken_draft(Decoder* decoder, const Step* step, int depth, int 
     float joint_probability = 1;
     for (int index = 0; index < depth; ++index) {
         foretoken_forward(decoder, &next);
-        if (keys) {
-            const Drawn drawn = draw(next.logits, limit, *sampling, keys[index], numbers);
-            tokens[index] = drawn.index;
-            probabilities[index] = drawn.probability;
-        } else {
-            const Candidate best = argmax(next.logits, 0, limit);
-            tokens[index] = best.index;
-            probabilities[index] = best.probability();
-        }
-        if (numbers) tokens[index] = numbers[tokens[index]];
+        const Drawn drawn = keys ? draw(next.logits, limit, *sampling, keys[index], numbers) : most_likely(next.logits, limit);
+        tokens[index] = numbers ? numbers[drawn.index] : drawn.index;
+        probabilities[index] = drawn.probability;
         joint_probability *= probabilities[index];
         if (joint_probability < floor) return index + 1;
         advance(sequence, 1);
@@ -76,30 +69,13 @@ EXPORTED int foretoken_draft(Decoder* decoder, const Step* step, int depth, int 
     return depth;
 }
 
-// For each of `rows` rows of `width` logits, `stride` apart, write the most likely token, its logit, and the sum of
-// e^(logit - largest).
-EXPORTED void foretoken_greedy(const float* logits, int rows, int width, int64_t stride, int64_t* tokens, float* peaks, float* exp_sums) {
-    for (int r = 0; r < rows; ++r) {
-        const Candidate best = argmax(logits + r * stride, 0, width);
-        tokens[r] = best.index;
-        peaks[r] = best.value;
-        exp_sums[r] = best.exp_sum;
-    }
+// Draw a token of each of `rows` rows of `width` logits, `stride` apart, as in sampling.h; without `keys`, take the most likely one.
+EXPORTED void foretoken_sample_logits(const float* logits, int rows, int width, int64_t stride, const Sampling* sampling,
+                                      const uint64_t* keys, Drawn* drawn) {
+    for (int r = 0; r < rows; ++r, logits += stride) drawn[r] = keys ? draw(logits, width, *sampling, keys[r]) : most_likely(logits, width);
 }
 
 EXPORTED void foretoken_top_k(const float* numbers, int width, int count, int64_t* indices) { top_k(numbers, width, count, indices); }
-
-// Do as foretoken_greedy with tokens drawn as in sampling.h; write the least logit that each row draws from, too.
-EXPORTED void foretoken_sample_logits(const float* logits, int rows, int width, int64_t stride, const Sampling* sampling,
-                                      const uint64_t* keys, int64_t* tokens, float* peaks, float* exp_sums, float* least) {
-    for (int r = 0; r < rows; ++r) {
-        const Drawn drawn = draw(logits + r * stride, width, *sampling, keys[r]);
-        tokens[r] = drawn.index;
-        peaks[r] = drawn.peak;
-        exp_sums[r] = drawn.exp_sum;
-        least[r] = drawn.least;
-    }
-}
 
 // Draw a token for each of `rows` rows of `width` weights; see sampling.h.
 EXPORTED void foretoken_sample_weights(const float* weights, int rows, int width, const uint64_t* keys, int64_t* tokens) {

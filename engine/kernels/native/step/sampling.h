@@ -126,6 +126,12 @@ struct Drawn {
     int64_t index;
 };
 
+// Take the first of the largest of `width` logits, as if it were drawn.
+inline Drawn most_likely(const float* logits, int width) {
+    const Candidate best = argmax(logits, 0, width);
+    return {best.value, -INFINITY, best.exp_sum, best.probability(), best.index};
+}
+
 // Draw one of `width` logits; `key` and `numbers` as in `earliest`.
 inline Drawn draw(const float* logits, int width, const Sampling& sampling, uint64_t key, const int64_t* numbers = nullptr) {
     static thread_local std::vector<float> weights;
