@@ -99,7 +99,7 @@ struct Op {
 
 class Program {
 public:
-    Program(const Op* ops, int count, Pool& pool) : ops_(ops, ops + count), pool_(pool), candidates_(pool.count()) {
+    Program(const Op* ops, int count, Pool& pool) : ops_(ops, ops + count), pool_(pool) {
         int widest = LANES, head = LANES;
         for (const Op& op : ops_) {
             if (op.matrix) widest = std::max(widest, op.matrix->inputs);
@@ -159,7 +159,7 @@ private:
             case Code::GROUPS: return choose_groups(op, thread);
             case Code::CONVOLVE: return convolve(op, thread);
             case Code::RANK: return rank(op, scratch, thread);
-            case Code::SAMPLE: return op.draws && op.draws->keys ? draw(op, thread) : greedy(op, thread);
+            case Code::SAMPLE: return sample(op, thread);
             case Code::KEEP: return keep(op, thread);
             case Code::EXPERTS: return mixture_->run(*op.experts, from_of(op, 0), *op.rows, to_of(op, 0), scratch.arranged, thread);
         }
@@ -383,12 +383,6 @@ private:
     // Return the token id of each logit; null: its index.
     static const int64_t* numbers_of(const Op& op) { return op.trimmed && is_whole(op) ? nullptr : op.numbers; }
 
-    Range logits_of(const Op& op, int thread) const {
-        const int width = is_whole(op) ? op.width : op.trimmed->tokens;
-        const Range vectors = part((width + LANES - 1) / LANES, thread);
-        return {vectors.first * LANES, std::min(vectors.end * LANES, width)};
-    }
-
     // Set the run's next token. The other threads wait for it at the barrier that follows.
     void set_token(const Op& op, int index, float probability) {
         const int64_t* numbers = numbers_of(op);
@@ -400,26 +394,13 @@ private:
         if (joint_probability_ < op.draws->floor) ended_ = true;
     }
 
-    // Take the first token with the largest logit. Each thread finds that of its part, the first thread the best of these.
-    void greedy(const Op& op, int thread) {
-        const Range logits = logits_of(op, thread);
-        candidates_[thread] = argmax(from_of(op, 0), logits.first, logits.end);
-        pool_.barrier();
-        if (thread) return;
-        Candidate best = candidates_[0];
-        for (const Candidate& other : candidates_)
-            if (other.value > best.value) best = other;
-        best.exp_sum = 0;
-        for (const Candidate& other : candidates_)
-            if (other.exp_sum > 0) best.exp_sum += other.exp_sum * std::exp(other.value - best.value);
-        set_token(op, best.index, best.probability());
-    }
-
-    // Draw a token as in sampling.h. The first thread does it alone: all need the sum over the vocabulary before any clock counts.
-    void draw(const Op& op, int thread) {
+    // Sample as in sampling.h. The first thread does it alone, which takes less than the barriers of several.
+    void sample(const Op& op, int thread) {
         if (thread) return;
         const int width = is_whole(op) ? op.width : op.trimmed->tokens;
-        const Drawn drawn = foretoken::draw(from_of(op, 0), width, op.draws->sampling, op.draws->keys[op.offset], numbers_of(op));
+        const float* logits = from_of(op, 0);
+        const bool draws = op.draws && op.draws->keys;
+        const Drawn drawn = draws ? draw(logits, width, op.draws->sampling, op.draws->keys[op.offset], numbers_of(op)) : most_likely(logits, width);
         set_token(op, int(drawn.index), drawn.probability);
     }
 
@@ -430,7 +411,6 @@ private:
     bool ended_ = false;           // by `floor`
     std::vector<std::unique_ptr<Scratch>> scratch_;
     std::unique_ptr<Mixture> mixture_;  // of all layers, which are equally wide
-    std::vector<Candidate> candidates_;
     std::vector<int64_t> best_;
 };
 

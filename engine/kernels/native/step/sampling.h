@@ -126,10 +126,16 @@ struct Drawn {
     int64_t index;
 };
 
-// Take the first of the largest of `width` logits, as if it were drawn.
+// Take the first of the largest of `width` logits, as if it were drawn; a sum of 0 says that none is a number.
 inline Drawn most_likely(const float* logits, int width) {
-    const Candidate best = argmax(logits, 0, width);
-    return {best.value, -INFINITY, best.exp_sum, best.probability(), best.index};
+    const float peak = max_logit(logits, 0, width);
+    const int best = int(std::find(logits, logits + width, peak) - logits), whole = width / LANES * LANES;
+    if (peak == -INFINITY || best == width) return {-INFINITY, -INFINITY, 0, 0, 0};
+    Floats sums{};
+    for (int n = 0; n < whole; n += LANES) sums = sums + exponential(load(logits + n) - all(peak));
+    float sum = total(sums);
+    for (int n = whole; n < width; ++n) sum += std::exp(logits[n] - peak);
+    return {peak, -INFINITY, sum, sum > 0 ? 1 / sum : 0.0f, best};
 }
 
 // Draw one of `width` logits; `key` and `numbers` as in `earliest`.

@@ -1,4 +1,4 @@
-// The token with the largest logit, its probability, and the largest of many numbers.
+// The largest of many numbers, and exponentials of logits.
 #pragma once
 
 #include <algorithm>
@@ -8,15 +8,6 @@
 
 namespace foretoken {
 
-// The first token with the largest logit of some, and the sum of e^(logit - largest) over them: 0 if there is no such token. On its
-// own cache line, since each thread has one.
-struct alignas(64) Candidate {
-    float value, exp_sum;
-    int index;
-
-    float probability() const { return exp_sum > 0 ? 1.0f / exp_sum : 0.0f; }
-};
-
 // Return the largest of logits first .. end - 1.
 inline float max_logit(const float* logits, int first, int end) {
     const int whole = first + (end - first) / LANES * LANES;
@@ -25,19 +16,6 @@ inline float max_logit(const float* logits, int first, int end) {
     float result = largest(lanes);
     for (int n = whole; n < end; ++n) result = std::max(result, logits[n]);
     return result;
-}
-
-inline Candidate argmax(const float* logits, int first, int end) {
-    Candidate best{max_logit(logits, first, end), 0, first};
-    const int whole = first + (end - first) / LANES * LANES;
-    if (best.value == -INFINITY) return {-INFINITY, 0, first};
-    while (best.index < end && !(logits[best.index] == best.value)) ++best.index;
-    if (best.index == end) return {-INFINITY, 0, first};
-    Floats sums{};
-    for (int n = first; n < whole; n += LANES) sums = sums + exponential(load(logits + n) - all(best.value));
-    best.exp_sum = total(sums);
-    for (int n = whole; n < end; ++n) best.exp_sum += std::exp(logits[n] - best.value);
-    return best;
 }
 
 // Write the indices of the `count` largest of `width` numbers, largest first, of equals the first; -1 where there are fewer. Runs of
