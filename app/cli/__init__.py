@@ -26,13 +26,13 @@ from app.cli import (
     verify,
     worker,
 )
+from app.cli.group import group
 from engine.errors import ForetokenError, GenerationFailed
 
-cli = typer.Typer(
+cli = group(
     name="foretoken",
     no_args_is_help=True,
     add_completion=False,
-    rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
 cli.command()(serve.ui)

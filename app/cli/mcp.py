@@ -11,6 +11,7 @@ from typer import Argument
 
 from app import paths
 from app.cli import options
+from app.cli.group import group
 from app.cli.text.output import table
 from app.cli.text.tools import read_file
 from app.mcp.config import GivenServers, McpFile, read_servers
@@ -18,9 +19,7 @@ from app.mcp.servers import McpServers, ServerState
 from engine.errors import InvalidRequest
 from engine.values.units import counted
 
-cli = typer.Typer(
-    name="mcp", help="Tool servers (MCP).", no_args_is_help=True, rich_markup_mode=None
-)
+cli = group(name="mcp", help="Tool servers (MCP).", no_args_is_help=True)
 
 FileOption = Annotated[
     Path | None,

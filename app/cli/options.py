@@ -14,6 +14,7 @@ from typer import Option
 
 from app.main import DEFAULT_PAIR
 from engine.api import LoadRequest
+from engine.errors import InvalidRequest
 from engine.request import Control, controller_named
 from engine.values import CHECKPOINT_MB
 from engine.values.sampling import AcceptanceRule, Sampling
@@ -85,6 +86,14 @@ def stated(context: typer.Context) -> frozenset[str]:
     """Return the options that the user gave on the command line or by a variable."""
     sources = {name: context.get_parameter_source(name) for name in context.params}
     return frozenset(n for n, s in sources.items() if s is not None and "DEFAULT" not in s.name)
+
+
+def no_use(option: str, given: object, *, without: str) -> None:
+    """Raise InvalidRequest if an option was ``given`` that means nothing ``without`` another."""
+    if given:
+        raise InvalidRequest(
+            option, f"{option} has no use without {without}. Add {without}, or leave it out."
+        )
 
 
 def control(text: str | None) -> Control | None:

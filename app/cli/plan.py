@@ -63,7 +63,10 @@ def plan(
     loads: bool = Option(
         False, "--loads", help="Show 1 to 1,000 concurrent users, with and without drafting."
     ),
-    out: Path | None = Option(None, help="Folder for the scripts and files."),
+    out: Path | None = Option(
+        None,
+        help="Write all scripts and files into this folder: Docker, Kubernetes, Grafana, tests.",
+    ),
     as_json: options.JsonOption = False,
     data_dir: options.DataDirOption = None,
 ) -> None:
@@ -103,8 +106,11 @@ def plan(
     print(text)
     if loads and made.has_ground:
         print("\n" + loads_text(made))
-    if out is not None:
+    files = ", ".join(rendered.folder)
+    if out is None:
+        print(f"\nMore with --out FOLDER, which writes {files}, README.md and plan.json.")
+    else:
         write_folder(out, rendered, text, plan_facts)
-        print(f"\nWritten to {out}: {', '.join(rendered.folder)}, README.md and plan.json.")
+        print(f"\nWritten to {out}: {files}, README.md and plan.json.")
     if as_json:
         print(json.dumps(plan_facts, ensure_ascii=False))

@@ -83,6 +83,7 @@ def race(
     heat = (temperature if base_temperature is None else base_temperature, temperature)
     samplings = [Sampling(temperature=each, seed=seed) for each in heat]
     ways = [speculation(each, rule) for each, rule in zip((base, rival), rules, strict=True)]
+    options.no_use("per_kind", per_kind and not prompts, without="--prompts")
     find_prompts = _prompts(prompt, prompts or [], per_kind, folder)
     find_prompts(1)  # mistakes are told before anything is loaded
     base_load = load if base_pair is None else load.alike(base_pair)
@@ -148,10 +149,12 @@ def speculation(text: str | None, rule: AcceptanceRule) -> Speculation | None:
     if text is None:
         return None
     name, _, depth = (part.strip() for part in text.partition(","))
-    if not name or not (depth in ("", Control.AUTO) or depth.isdecimal()):
+    wrong = not name or not (depth in ("", Control.AUTO) or depth.isdecimal())
+    if wrong or (name == PLAIN and depth):
         raise InvalidRequest(
             "method",
-            f"{text!r} is not a method: give a proposer, and optionally a depth, such as draft,4.",
+            f"{text!r} is not a method: give a proposer, and optionally a depth, such as draft,4. "
+            "none takes no depth.",
         )
     return Speculation(
         proposer=name, depth=int(depth) if depth.isdecimal() else None, acceptance=rule

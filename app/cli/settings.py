@@ -14,10 +14,12 @@ from typer import Exit, Option
 
 from app import paths
 from app.cli import options
+from app.cli.loading import check_loads
 from app.main import DEFAULT_PAIR, Settings, first_load
 from app.settings.preferences import Preferences, PreferencesFile, StartWith
 from engine.api import LoadRequest
 from engine.errors import InvalidRequest
+from engine.request import PLAIN
 
 if TYPE_CHECKING:
     from engine.machine.compilers import Compiler
@@ -105,7 +107,11 @@ def diagnostics(
     from engine.machine.secrets import hub_token
 
     data = paths.data_folder(data_dir)
+    options.no_use("pair", pair and not gpu, without="--gpu")
+    options.no_use("again", again and not gpu, without="--gpu")
     if gpu:
+        if pair:
+            check_loads(data, (LoadRequest.parse(pair), PLAIN), here=True)
         _test_gpu(pair, data, again=again)
         return
     where = folders(data, models_folder(data))

@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from app.deploy.tables import closest, refusal, table
+from app.deploy.tables import refusal, table
 from engine.values.memory import WIDTHS
 
 GIGA, TERA = 10**9, 10**12
@@ -93,8 +93,8 @@ def parse_gpus(text: str) -> Gpus:
         raise refusal("gpus", "no-count", text=text)
     count, name = int(match[1] or 1), re.sub(r"[ _-]", "", match[2].upper())
     if name not in KINDS:
-        known, hint = ", ".join(KINDS), closest(name, KINDS)
-        raise refusal("gpus", "unknown-gpu", name=match[2], hint=hint, known=known)
+        known = ", ".join(f"{kind.name} ({kind.memory // GIGA} GB)" for kind in KINDS.values())
+        raise refusal("gpus", "unknown-gpu", name=match[2], known=known)
     if not 1 <= count <= MOST:
         raise refusal("gpus", "gpu-count", count=count, most=MOST)
     return Gpus(KINDS[name], count)

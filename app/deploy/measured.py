@@ -80,6 +80,8 @@ def _read(address: str, key: str | None, ended: threading.Event) -> bytes:
         with httpx2.stream("GET", address, headers=headers, timeout=TIMEOUT_S) as answer:
             if answer.status_code in (401, 403):
                 raise refusal("from", "key", address=address, which="another" if key else "a")
+            if answer.status_code == 404:
+                raise refusal("from", "no-figures", address=address)
             answer.raise_for_status()
             content = b""
             for part in answer.iter_bytes():
@@ -182,7 +184,7 @@ def measured(address: str, key: str | None = None) -> Measured:
         raise refusal("from", "no-address", address=address)
     figures = figures_of(read(f"{base}/metrics", key).decode("utf-8", "replace"))
     if not figures:
-        raise refusal("from", "no-figures", base=base)
+        raise refusal("from", "no-figures", address=f"{base}/metrics")
     found = _described(of_figures(base, figures), key)
     if not (found.tokens or found.itl):
         raise refusal("from", "few-figures", base=base, rounds=FEWEST, times=FEWEST_TIMES)

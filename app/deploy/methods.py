@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from types import MappingProxyType
 
-from app.deploy.tables import closest, refusal, table
+from app.deploy.tables import refusal, table
+from engine.values.units import closest
 
 
 class Needs(Enum):
@@ -55,8 +56,9 @@ def method_named(name: str) -> Method:
     if name in REFUSED:
         raise refusal("method", "refused-method", name=name, why=REFUSED[name])
     if name not in METHODS:
-        known, hint = ", ".join(METHODS), closest(name.replace("-", "_"), METHODS)
-        raise refusal("method", "unknown-method", name=name, hint=hint, known=known)
+        close = closest(name.replace("-", "_"), METHODS)
+        hint = f" Did you mean {close}?" if close else ""
+        raise refusal("method", "unknown-method", name=name, hint=hint, known=", ".join(METHODS))
     return METHODS[name]
 
 

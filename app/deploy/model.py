@@ -7,8 +7,6 @@ another of its checkpoints, which is the same model in that checkpoint's format.
 
 from __future__ import annotations
 
-import difflib
-import re
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -30,6 +28,7 @@ from engine.models.checkpoints.config_file import read_config
 from engine.models.checkpoints.gguf.description import is_gguf
 from engine.models.sizes.weight_counts import LayerWeights, WeightCounts
 from engine.values.memory import kv_numbers
+from engine.values.units import closest
 
 BLOCK = 128
 """Weights along a side of a block."""
@@ -290,17 +289,10 @@ def find(name: str) -> ModelFacts | None:
     return None
 
 
-def _numbers(name: str) -> list[str]:
-    """Return the numbers of a name: models of another size or version are not the same misspelt."""
-    return re.findall(r"\d+(?:\.\d+)?", name)
-
-
 def unknown(name: str) -> InvalidRequest:
     """Return the error for a model that is not found."""
-    wanted = name.casefold().rpartition("/")[2]
-    alike = [each for each in known_models() if _numbers(each) == _numbers(wanted)]
-    close = difflib.get_close_matches(wanted, alike, n=1, cutoff=0.5)
+    close = closest(name.casefold().rpartition("/")[2], known_models())
     some = [*known_models()][:5]
     more = f"{', '.join(some)} and {len(known_models()) - len(some)} more"
-    hint = f"Did you mean {close[0]}?" if close else f"Known: {more}."
+    hint = f"Did you mean {close}?" if close else f"Known: {more}."
     return refusal("target", "unknown-model", name=name, hint=hint)

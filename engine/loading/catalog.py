@@ -5,7 +5,6 @@ Never imports torch, never uses the network: sizes come from the file, or from h
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -27,6 +26,7 @@ from engine.models.checkpoints.gguf.description import SUFFIX, name_of
 from engine.models.sizes.weight_counts import head_weights
 from engine.values import shown
 from engine.values.address import Address, is_address
+from engine.values.units import closest
 
 EMBEDDED = "pip"
 """The id of the pair that ships with the app, and of its target."""
@@ -361,10 +361,10 @@ def _looks_like_path(text: str) -> bool:
 def _unknown(kind: str, text: str, known: list[str]) -> str:
     if _HOST_AND_PORT.match(text):
         return f"There is no {kind} '{text}'. If it is a server, write http://{text}"
-    close = difflib.get_close_matches(text, known, n=1)
+    close = closest(text, known)
     more = f" and {len(known) - _SHOWN} more" if len(known) > _SHOWN else ""
     listed = f"Known: {', '.join(known[:_SHOWN])}{more}."
-    hint = f"Did you mean '{close[0]}'?" if close else listed
+    hint = f"Did you mean '{close}'?" if close else listed
     return (
         f"There is no {kind} '{text}'. {hint} You can also give a folder or a GGUF file "
         "(TARGET or TARGET::DRAFT), or a server's address (http://...)."

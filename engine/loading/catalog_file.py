@@ -5,7 +5,6 @@ Entries are checked by hand, not by pydantic, as its errors do not know the line
 
 from __future__ import annotations
 
-import difflib
 import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from engine.errors import CatalogError
 from engine.files import bounded
+from engine.values.units import closest
 from engine.yaml_text import YAML_LOADER, check_yaml
 
 TEXT, COUNT, FLAG = "a text", "a whole number above 0", "true or false"
@@ -267,8 +267,8 @@ def _check_unique(entries: list[Entry]) -> None:
 
 
 def _suggestion(name: str, known: tuple[str, ...]) -> str:
-    close = difflib.get_close_matches(name, known, n=1)
-    return f"; did you mean '{close[0]}'?" if close else f"; known keys: {', '.join(known)}"
+    close = closest(name, known)
+    return f"; did you mean '{close}'?" if close else f"; known keys: {', '.join(known)}"
 
 
 def _line(node: Node) -> int:

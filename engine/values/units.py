@@ -1,6 +1,10 @@
-"""Format quantities for people."""
+"""Format quantities and suggestions for people."""
 
 from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable
 
 
 def format_bytes(count: int) -> str:
@@ -16,3 +20,13 @@ def format_bytes(count: int) -> str:
 def counted(number: int, noun: str, plural: str = "") -> str:
     """Return '1 token', '1,024 tokens'."""
     return f"1 {noun}" if number == 1 else f"{number:,} {plural or noun + 's'}"
+
+
+def closest(name: str, known: Iterable[str]) -> str:
+    """Return the known name that ``name`` may be a misspelling of, or "". It has the same numbers:
+    those of models are sizes and versions."""
+    alike = [each for each in known if _NUMBERS.findall(each) == _NUMBERS.findall(name)]
+    return next(iter(difflib.get_close_matches(name, alike, n=1)), "")
+
+
+_NUMBERS = re.compile(r"\d+(?:\.\d+)?")

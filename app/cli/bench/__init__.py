@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import typer
-
 from app.cli.bench import load, real, sweep
+from app.cli.group import group
 
-cli = typer.Typer(help="Measure speed and acceptance.", no_args_is_help=True, rich_markup_mode=None)
+cli = group(help="Measure speed and acceptance.", no_args_is_help=True)
 cli.command()(real.real)
 cli.command()(load.load)
 cli.command()(sweep.sweep)

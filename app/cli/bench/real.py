@@ -89,6 +89,7 @@ def real(
     load = LoadRequest.parse(
         pair, quantization=quantization, device="cpu", native=native, threads=threads
     )
+    options.no_use("all_settings", all_settings and not llama_cpp, without="--llama-cpp")
     for deep in depth or ():
         Speculation(depth=deep)  # refused before anything is started
     if out is not None:

@@ -212,6 +212,12 @@ def compare(
     rule = rule_named(acceptance)
     Sampling(temperature=temperature, seed=seed)  # refused before anything is loaded, as are depths
     controls = [controller_named(name) for name in controller or ("fixed",)]
+    if Control.OFF in controls:
+        raise InvalidRequest(
+            "controller",
+            "controller is 'off', which drafts nothing. No drafting is measured in any case: choose "
+            "fixed or auto.",
+        )
     for value in depth or ():
         Speculation(depth=value)
     folder = paths.data_folder(data_dir)

@@ -13,6 +13,7 @@ from typer import Argument, Option
 
 from app import paths
 from app.cli import options
+from app.cli.group import group
 from app.cli.models.found import (
     add_model_folder,
     delete,
@@ -43,9 +44,7 @@ from engine.values.units import counted
 if TYPE_CHECKING:
     from engine.loading.inventory import Inventory, ModelSpec
 
-cli = typer.Typer(
-    help="List, check, download and export models. Without a command: list.", rich_markup_mode=None
-)
+cli = group(help="List, check, download and export models. Without a command: list.")
 cli.command("export-gguf")(export_gguf)
 cli.command("drafts")(drafts)
 cli.command("add-folder")(add_model_folder)

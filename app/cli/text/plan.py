@@ -19,14 +19,11 @@ REPLY_SHARE = 4
 
 
 def plan_text(plan: Plan, rendered: Rendered, notes: Sequence[str]) -> str:
-    """Return the whole plan as text."""
+    """Return the plan as text, with the script that starts it."""
     parts = [_heading(plan), _layout(plan), _memory(plan), _speed(plan), *_service(plan)]
     if notes:
         parts.append("Notes:\n" + "\n".join(f"- {note}" for note in notes))
-    parts += [
-        f"{name}:\n\n{indent(text.rstrip(chr(10)), '    ')}"
-        for name, text in rendered.folder.items()
-    ]
+    parts.append(f"start.sh:\n\n{indent(rendered.start.rstrip(), '    ')}")
     return "\n\n".join(parts)
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from string import Template
 from typing import Any
@@ -27,12 +26,6 @@ TEXTS = table("texts")
 def refusal(field: str, text: str, /, **values: Any) -> InvalidRequest:
     """Return the error of this name, about a ``field`` of the request."""
     return InvalidRequest(field, TEXTS["refusals"][text].format(field=field, **values))
-
-
-def closest(name: str, known: Iterable[str]) -> str:
-    """Return the known name that is most like ``name`` as a question, or nothing."""
-    close = difflib.get_close_matches(name, known, n=1)
-    return f" Did you mean {close[0]}?" if close else ""
 
 
 def filled(template: Any, values: Mapping[str, Any]) -> Any:

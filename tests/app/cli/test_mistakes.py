@@ -15,22 +15,22 @@ from tests.support.checkpoints import VOCABULARY
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--depth", 0], "depth is 0; it must be 1 to 15"),
-        (["--depth", 99], "depth is 99; it must be 1 to 15"),
-        (["--controller", "lucky"], "controller is 'lucky'; it must be one of auto, fixed, off"),
-        (["--temperature", -1], "temperature is -1.0; it must be 0"),
-        (["--temperature", "nan"], "temperature must be a finite number"),
-        (["--top-p", 0], "top_p is 0.0"),
+        (["--depth", 0], "--depth is 0; it must be 1 to 15"),
+        (["--depth", 99], "--depth is 99; it must be 1 to 15"),
+        (["--controller", "lucky"], "--controller is 'lucky'; it must be one of auto, fixed, off"),
+        (["--temperature", -1], "--temperature is -1.0; it must be 0"),
+        (["--temperature", "nan"], "--temperature must be a finite number"),
+        (["--top-p", 0], "--top-p is 0.0"),
         (
             ["--acceptance", "lucky"],
-            "acceptance is 'lucky'; it must be one of auto, greedy, coupled",
+            "--acceptance is 'lucky'; it must be one of auto, greedy, coupled",
         ),
         (["--proposer", "oracle"], "choose one of none, draft, ngram"),
         (["--quantization", "int1"], "must be one of auto, fp32, bf16, int8, nf4"),
-        (["--kv-cache-dtype", "fp4"], "kv_cache_dtype is 'fp4'; it must be one of auto, fp8"),
-        (["--device", "tpu"], "device is 'tpu'; it must be one of auto, cpu, cuda"),
-        (["--threads", 0], "threads is 0; it must be 1 to"),
-        (["--threads", 100_000], "threads is 100000; it must be 1 to"),
+        (["--kv-cache-dtype", "fp4"], "--kv-cache-dtype is 'fp4'; it must be one of auto, fp8"),
+        (["--device", "tpu"], "--device is 'tpu'; it must be one of auto, cpu, cuda"),
+        (["--threads", 0], "--threads is 0; it must be 1 to"),
+        (["--threads", 100_000], "--threads is 100000; it must be 1 to"),
         (["--pair", "no-such-pair"], "There is no pair or model 'no-such-pair'"),
         (["--pair", "./no/such/folder"], "no/such/folder"),
         (["--trace", "/no/such/folder/trace.jsonl"], "The trace cannot be written"),
@@ -48,6 +48,25 @@ def test_a_mistake_is_one_message_and_status_2(
     assert result.status == 2
     assert message in result.err
     assert "Traceback" not in result.err
+    assert result.out == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("bench compare --controller off", "--controller is 'off', which drafts nothing"),
+        ("bench sweep --depths 99", "--depths is 99"),
+        ("bench real --pair pip --all-settings", "--all-settings has no use without --llama-cpp"),
+        ("race Hello --per-kind 2", "--per-kind has no use without --prompts"),
+        ("race Hello --rival none,4", "none takes no depth"),
+        ("diagnostics --pair pip", "--pair has no use without --gpu"),
+        ("diagnostics --gpu --pair nope", "There is no pair or model 'nope'"),
+    ],
+)
+def test_no_option_is_ignored(foretoken: Foretoken, words: str, message: str) -> None:
+    result = foretoken(*words.split())
+    assert result.status == 2
+    assert message in result.err
     assert result.out == ""
 
 
@@ -172,3 +191,14 @@ def test_help_names_every_command(foretoken: Foretoken) -> None:
     assert result.status == 0
     for name in ("ui", "chat", "bench", "serve", "train", "models"):
         assert f"\n  {name} " in result.out
+
+
+def test_no_help_is_cut_off(foretoken: Foretoken) -> None:
+    def tell(*path: str) -> None:
+        shown = foretoken(*path, "--help").out
+        assert not [line for line in shown.splitlines()[1:] if line.endswith("...")], shown
+        for line in shown.partition("\nCommands:\n")[2].splitlines():
+            if line[2:3].strip():
+                tell(*path, line.split()[0])
+
+    tell()

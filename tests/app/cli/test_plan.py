@@ -33,6 +33,24 @@ def test_a_plan_is_told_and_written(foretoken: Foretoken, tmp_path: Path) -> Non
     assert config["speculative_config"]["decoding_type"] == "Eagle3"
 
 
+def test_a_plan_fits_a_screen_and_names_its_other_files(foretoken: Foretoken) -> None:
+    """240 of 468 lines were a dashboard as JSON."""
+    result = foretoken("plan", "llama-3.1-8b", "--gpus", "1xH100")
+    lines = result.out.splitlines()
+    assert "    vllm serve meta-llama/Llama-3.1-8B-Instruct \\" in lines
+    assert len(lines) < 50
+    assert lines[-1].startswith("More with --out FOLDER, which writes start.sh, docker.sh, ")
+    assert "grafana.json" in lines[-1]
+
+
+def test_an_unknown_card_is_told_with_those_that_are_known(foretoken: Foretoken) -> None:
+    """An RTX 5080 was proposed for a GTX 1080."""
+    result = foretoken("plan", "llama-3.1-8b", "--gpus", "GTX 1080")
+    assert result.status == 2
+    assert "Plans know no GPU 'GTX 1080'. Known: A100 (80 GB), " in result.err
+    assert "Did you mean" not in result.err
+
+
 def test_help_names_what_the_tables_have(foretoken: Foretoken) -> None:
     told = " ".join(foretoken("plan", "--help").out.replace("│", " ").split())
     for names in (ENGINES, METHODS, BACKENDS, DEPTHS):

@@ -114,7 +114,7 @@ def test_a_chat_drafts_by_the_default_where_nothing_is_chosen_and_says_so(
         (("--methods", "oracle"), "no method 'oracle'; choose from draft, ngram"),
         (("--methods", ","), "methods is empty"),
         (("--depths", "1,x"), "give numbers, such as 1,2,3,4,8"),
-        (("--depths", "1,16"), "depth is 16; it must be 1 to 15"),
+        (("--depths", "1,16"), "--depths is 16; it must be 1 to 15"),
         (("--temperature", 9), "temperature is 9"),
         (("--prompts", "absent.jsonl"), "absent.jsonl cannot be read"),
         (("--prompts", "spec_bench"), "github.com/hemingkx/Spec-Bench"),

@@ -188,7 +188,7 @@ def test_having_compared_nothing_is_no_success(
     """A mistake that has nothing to do with quantisation once left an empty table and status 0."""
     result = foretoken("verify", model, "--kv-cache-dtype", "fp8", "--device", "cpu")
     assert result.status == 2
-    assert "kv_cache_dtype" in result.err
+    assert "--kv-cache-dtype is" in result.err
 
     def refuse(*_: object) -> None:
         raise InvalidRequest("quantization", "It has none of them.")

@@ -242,15 +242,15 @@ def test_the_model_is_the_server_s_and_the_key_is_sent(tmp_path: Path) -> None:
         assert "on hardware that it does not tell" in told
         with pytest.raises(InvalidRequest, match=r"serves llama-3.1-8b, and the plan is for deep"):
             plan_for(replace(options, target="deepseek-r1", gpus="8xH200"), tmp_path)
-        with pytest.raises(InvalidRequest, match="cannot be read"):
+        with pytest.raises(InvalidRequest, match="has no figures"):
             plan_for(options, tmp_path, "wrong")
 
 
 @pytest.mark.parametrize(
     ("pages", "says"),
     [
-        ({}, "cannot be read"),
         ({"/metrics": b"# nothing"}, "--enable-metrics"),
+        ({}, "/metrics has no figures of vLLM, SGLang or Foretoken. Turn Foretoken's API on"),
         ({"/metrics": b"x" * (LARGEST + 1)}, "more than"),
         ({"/metrics": b"vllm:spec_decode_num_drafts_total 81.0\n"}, "fewer than 200 rounds"),
     ],
@@ -361,7 +361,7 @@ def test_a_rate_takes_more_copies_than_the_default_number_of_users() -> None:
     ("wrong", "says"),
     [
         ({"rps": 5.0, "users": 4}, "The rate says how many users"),
-        ({"isl": 0, "osl": 0}, "above 0"),
+        ({"isl": 0, "osl": 0}, "must have 1 token or more"),
         ({"isl": 200_000}, "131,072"),
         ({"backend": "sglang"}, "Only Dynamo has a backend"),
     ],

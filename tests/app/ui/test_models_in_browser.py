@@ -221,14 +221,14 @@ def heads_of(app: App) -> list[str]:
 
 def test_heads_are_offered_for_their_own_target_and_say_why_for_others(models, app):
     pip = card(models, "Pip")
-    head = pip.locator("li.yes", has_text="eagle3")
+    head = pip.locator("li.yes", has_text="EAGLE-3 head not measured yet")
     head.get_by_role("button", name="Load with this draft").click()
     while heads_of(app) != ["eagle3"]:
         models.wait_for_timeout(50)  # the test's own limit ends it
     models.wait_for_selector(".ft-models .news .loading", state="detached")
     large = card(models, "large")
     unfold(large)
-    reason = large.locator("li.no", has_text="eagle3")
+    reason = large.locator("li.no", has_text="EAGLE-3 head")
     reason.wait_for()
     assert len(reason.inner_text()) > 20
 

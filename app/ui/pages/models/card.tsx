@@ -237,9 +237,7 @@ function DraftLine({ draft, context, onShow }: DraftLineProps) {
     <li class="yes">
       <span>
         <ui.Icon of={Check} size={14} /> <b>{draft.name}</b>{" "}
-        {draft.kind === "draft"
-          ? (draft.across ?? "Compatible: same vocabulary, smaller")
-          : `${draft.kind} for this model`}{" "}
+        {draft.kind === "draft" && (draft.across ?? "Compatible: same vocabulary, smaller")}{" "}
         <span class="tags">
           <ui.Tag text={draft.size} />
           <ui.Tag
