@@ -5,6 +5,10 @@ order-statistic interval of the median (the sign test turned round; Conover, Pra
 Statistics, 3.2): of n ratios in order, the k-th from below and the k-th from above hold the true median
 with probability 1 - 2 P(Binomial(n, 1/2) < k), whatever the ratios' distribution is.
 
+The range is of this sitting alone: where a process lies in memory, or who else uses the machine, is the
+same for all of its pairs and another time is not. Nor does another race repeat a verdict that this one
+barely gave. So a winner needs a range that excludes 1 even if it is twice as wide, by ``MARGIN``.
+
 Whoever adds pairs until a range suits him sees chance in the end. So each further look asks for twice
 the certainty of the last: the chances to be wrong are 1/16, 1/32, 1/64, ... and stay below 1/8 together,
 however often somebody looks.
@@ -22,6 +26,8 @@ PAIRS = 5
 FIRST_ERROR: float = 2 * 0.5**PAIRS
 """The probability that the range of the first five misses the median."""
 
+MARGIN = 1.03
+"""A factor between two speeds of one program in two sittings; the gate allows its times as much."""
 MOST_SPREAD = 4.0
 """Maximum factor by which a speed may change between equal runs; above it, the machine is at fault.
 A run of Pip takes a fifth of a second: on an idle laptop the browser alone changes it 2.4-fold."""
@@ -60,16 +66,24 @@ class Estimate:
     enough: bool
 
     @property
+    def leans(self) -> int:
+        """1 if the ratio was above 1 in this sitting, -1 if below, 0 while the range includes 1."""
+        return self._beyond(1.0, 1.0)
+
+    @property
     def favours(self) -> int:
-        """1 if the ratio is above 1, -1 if it is below, 0 while the range includes 1."""
-        if not self.enough or self.low <= 1 <= self.high:
+        """The same where another sitting would agree: twice the range excludes 1, by a margin."""
+        return self._beyond((self.high / self.low) ** 0.5, MARGIN)
+
+    def _beyond(self, wider: float, margin: float) -> int:
+        if not self.enough:
             return 0
-        return 1 if self.low > 1 else -1
+        return (self.low / wider > margin) - (self.high * wider < 1 / margin)
 
     @property
     def agreeing(self) -> int:
         """Return how many pairs agree with the verdict; without one, how many ratios are above 1."""
-        return sum(ratio < 1 if self.favours < 0 else ratio > 1 for ratio in self.ratios)
+        return sum(ratio < 1 if self.leans < 0 else ratio > 1 for ratio in self.ratios)
 
 
 def estimate(ratios: Sequence[float]) -> Estimate:

@@ -61,14 +61,19 @@ def verdict(estimate: Estimate | None, contest: Contest, noise: Noise = QUIET) -
         return "No verdict: both sides are the same."
     if noise.too_much:
         return "No verdict: the machine was too busy."
-    if not estimate.favours:
+    if not estimate.leans:
         return f"Too close to call after {count} runs ({_range(estimate)}). Run more."
-    slower, faster = names(contest)[:: estimate.favours]
-    median = estimate.median if estimate.favours > 0 else 1 / estimate.median
+    slower, faster = names(contest)[:: estimate.leans]
     if faster.startswith(NO_DRAFTING):
         faster = faster[0].upper() + faster[1:]
+    if not estimate.favours:
+        return (
+            f"{faster} was faster in {estimate.agreeing} of {count} runs, but another race may not agree "
+            f"({_range(estimate)}). Run more."
+        )
+    median = estimate.median if estimate.favours > 0 else 1 / estimate.median
     return (
-        f"{faster} is about {_digits(median)}x faster than {slower} "
+        f"{faster} is about {median:.{1 + (median < 1.05)}f}x faster than {slower} "
         f"({estimate.agreeing} of {count} runs)."
     )
 
@@ -92,12 +97,6 @@ def _disturbance(noise: Noise) -> str:
     return " ".join([*sentences, "Close other programs and start again."])
 
 
-def _digits(ratio: float) -> str:
-    """Format a ratio above 1 with as many digits as distinguish it from 1."""
-    digits = next((n for n in (1, 2, 3) if float(f"{ratio:.{n}f}") > 1), 3)
-    return f"{ratio:.{digits}f}"
-
-
 def _range(estimate: Estimate) -> str:
     return f"{times(estimate.low)} to {times(estimate.high)}"
 
@@ -111,7 +110,10 @@ def certainty(estimate: Estimate, noise: Noise = QUIET) -> str:
         return f"One run: {times(estimate.median)}."
     if not estimate.enough:
         return f"Median so far {times(estimate.median)}, {_range(estimate)}."
-    return f"Median {times(estimate.median)} ({percent(estimate.level)} confidence: {_range(estimate)})."
+    return (
+        f"Median {times(estimate.median)} ({percent(estimate.level)} confidence in this sitting: "
+        f"{_range(estimate)})."
+    )
 
 
 def words(contest: Contest, different: int, divergence: Divergence | None) -> str:
