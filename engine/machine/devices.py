@@ -249,7 +249,7 @@ def kernels_bytes() -> int:
     asked = ["--query-gpu=memory.total,compute_cap", "--format=csv,noheader,nounits"]
     try:
         said = subprocess.run(
-            [nvidia_smi() or "", *asked], capture_output=True, text=True, timeout=10, check=True
+            [nvidia_smi() or "", *asked], capture_output=True, text=True, timeout=3, check=True
         )
         size, has = said.stdout.splitlines()[0].split(",")
         capable = tuple(map(int, has.strip().split("."))) >= LEAST_CAPABILITY

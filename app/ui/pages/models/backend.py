@@ -19,7 +19,6 @@ from app.ui.pages.models.rows import (
     Rows,
     companions_of,
     fits,
-    forecast_of,
     measured,
     part_of,
 )
@@ -198,7 +197,7 @@ class ModelsBackend:
         }
 
     def _file(self, spec: ModelSpec, one: ModelSpec, chosen: str) -> View:
-        found = forecast_of(self.runtime, self.runtime.request(spec.id, ""), [one], False)
+        found = self.rows.forecast(self.runtime.request(spec.id, ""), [one])
         return {
             "id": one.id,
             "key": key_of(one),

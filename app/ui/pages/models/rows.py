@@ -76,7 +76,7 @@ class Rows:
         drafting = (chosen,) if chosen else companions_of(spec, pair, here is not None)
         away = self.away(spec, *drafting)
         request = self.runtime.request(pair.id if pair else spec.id, None if pair else draft["id"])
-        forecast = self._forecast(request, (spec, *drafting), here is not None)
+        forecast = self.forecast(request, (spec, *drafting), here is not None)
         swept = [default for (target, _), default in best.items() if target == spec.id]
         default = max(swept, key=lambda each: each.winner.speedup, default=None)
         return {
@@ -113,14 +113,20 @@ class Rows:
             "speed_text": str(default) if default else "",
         }
 
-    def _forecast(
-        self, request: LoadRequest, specs: Sequence[ModelSpec], here: bool
+    def forecast(
+        self, request: LoadRequest, specs: Sequence[ModelSpec], here: bool = False
     ) -> Forecast | None:
         """Return what a load takes: of a model that is here as it is planned from files, like its card's,
         else by the sizes of ``specs``; None if they are not known."""
         key = request, tuple(one.id for one in specs), specs[0].bytes, here
         if key not in self._known:
-            self._known[key] = forecast_of(self.runtime, request, specs, here)
+            models = [one for one in specs if one.parameters or not one.method]
+            found = None
+            with suppress(ForetokenError):  # its load will say it
+                found = self.runtime.inventory.forecast(request) if here else None
+            with suppress(ForetokenError):
+                found = found or (estimate(models, request=request) if models else None)
+            self._known[key] = found
         return self._known[key]
 
     def away(self, *specs: ModelSpec) -> list[ModelSpec]:
@@ -158,20 +164,6 @@ class Rows:
         compared = self.runtime.found.compare(spec, small)
         best = self.runtime.inventory.best_draft(spec, compared.choices)
         return _choice(spec, best, best is not None or not compared.pending)
-
-
-def forecast_of(
-    runtime: Runtime, request: LoadRequest, specs: Sequence[ModelSpec], here: bool
-) -> Forecast | None:
-    """See ``Rows._forecast``."""
-    if here:
-        with suppress(ForetokenError):  # its load will say it
-            return runtime.inventory.forecast(request)
-    models = [one for one in specs if one.parameters or not one.method]
-    known = all(one.parameters for one in models)
-    with suppress(ForetokenError):
-        return estimate(models, request=request) if models and known else None
-    return None
 
 
 def measured(runtime: Runtime) -> Best:
