@@ -242,13 +242,13 @@ class Operations(Arithmetic, Protocol):
         most: int,
         read: Callable[[], R],
         steps: Callable[[Tokens, R], Iterator[Tensor]],
-        numbers: Tensor | Candidates | None = None,
+        target_ids: Tensor | Candidates | None = None,
     ) -> Draft:
         """Return a draft of at most ``most`` tokens.
 
         ``read`` computes the input of the steps. ``steps`` yields the logits (1, vocabulary of the draft)
-        of one token after another; its chain has the tokens chosen before. ``numbers``: the target's ids
-        of the draft's tokens, or the candidates of ``target_logits``; None if they are the same.
+        of one token after another; its chain has the tokens chosen before. ``target_ids``: those of
+        the draft's tokens, or the candidates of ``target_logits``; None if they are the same.
         """
 
     def round_drafter(self, head: RoundHead) -> RoundDrafter | None:

@@ -306,6 +306,10 @@ class _HostDraft(_NoDraft):
             self.runner.allow(self.constraint.bits(ancestries(tree)))
         proposal = DraftProposal(tree, q, proposal.chosen_q[:depth], proposal.by)
         launch = partial(
-            self.runner.launch, depth, drawn=q is not None, masked=masked, tree=parents is not None
+            self.runner.launch,
+            depth,
+            sampled=q is not None,
+            masked=masked,
+            tree=parents is not None,
         )
         return _Running(budget, depth, launch, started, perf_counter(), proposal)

@@ -103,7 +103,7 @@ class RoundRunner(Protocol):
         depth: int,
         *,
         drafts: bool = False,
-        drawn: bool = False,
+        sampled: bool = False,
         masked: bool = False,
         tree: bool = False,
         levels: int = 0,
@@ -114,7 +114,7 @@ class RoundRunner(Protocol):
         drafts  the drafter drafts the chain; otherwise what was ``put`` is verified. A draft
                 model computes the last two tokens of the text, cached or not, and its draft but the last.
                 A head must have read the text; it reads what was verified
-        drawn   the chain is sampled, with its q
+        sampled the chain is drawn, with its q
         masked  by the tokens that were allowed
         tree    of ``depth`` tokens, ``put`` or drafted, in place of a chain. The round moves the rows of
                 the accepted path to where those of a chain would be

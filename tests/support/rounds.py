@@ -113,7 +113,7 @@ class TableRounds:
         self.allowed = torch.from_numpy(allowed).bool()
 
     def launch(
-        self, depth: int, *, drafts: bool = False, drawn: bool = False, masked: bool = False,
+        self, depth: int, *, drafts: bool = False, sampled: bool = False, masked: bool = False,
         tree: bool = False, levels: int = 0, logits: Tensor | None = None,
     ) -> _Pending:  # fmt: skip
         assert depth in self.depths and not levels
@@ -122,7 +122,7 @@ class TableRounds:
         assert self.unread <= 2, "at most one round ahead"
         text = self.context.tokens
         drafted = self._draft(depth) if drafts else self.put_tree if depth else NOTHING
-        assert len(drafted.tree) == depth and drawn <= (drafted.q is not None)
+        assert len(drafted.tree) == depth and sampled <= (drafted.q is not None)
         assert tree != drafted.tree.is_chain
         ids = [text[-1], *drafted.tree.tokens]
         if logits is None:

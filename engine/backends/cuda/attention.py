@@ -70,8 +70,8 @@ class DecoderAttention:
         )
         if spec.temperature is not None:
             query = self._sharpened(query, spec.temperature, length, tree)
-        if len(query) > STREAMED_ROWS and is_plain(spec, kv, cache.told + len(query)):
-            return attend_prompt(query, kv, cache.told)
+        if len(query) > STREAMED_ROWS and is_plain(spec, kv, cache.host_length + len(query)):
+            return attend_prompt(query, kv, cache.host_length)
         return self.attend(query, kv, length, spec, layer.sinks, tree)
 
     def attend(

@@ -35,7 +35,7 @@ _RULES = {
 }
 _UNREAD = 2
 """Most rounds whose results the host has not read yet."""
-_REHEARSAL = (0, 0, 0)
+_DRY_RUN_TEXT = (0, 0, 0)
 """The text of rounds that are captured before any request."""
 _pinned: list[Tensor] = []
 """Pinned memory of all runners, some hundred bytes each. It is never freed: freeing makes torch call the
@@ -116,24 +116,26 @@ class Runner:
         self.round.allow(bits)
 
     def mode(
-        self, depth: int, *, drafts: bool = False, drawn: bool = False, masked: bool = False,
+        self, depth: int, *, drafts: bool = False, sampled: bool = False, masked: bool = False,
         tree: bool = False, levels: int = 0,
     ) -> Mode:  # fmt: skip
         """Return the mode of such a round in this request."""
         top, options = self._top > 0, self._options
         return Mode(
-            depth, self._rule, drafts, drawn, masked, top, *options, tree=tree, levels=levels
+            depth, self._rule, drafts, sampled, masked, top, *options, tree=tree, levels=levels
         )
 
     def launch(
-        self, depth: int, *, drafts: bool = False, drawn: bool = False, masked: bool = False,
+        self, depth: int, *, drafts: bool = False, sampled: bool = False, masked: bool = False,
         tree: bool = False, levels: int = 0, logits: Tensor | None = None,
     ) -> Pending:  # fmt: skip
         """See ``RoundRunner``. It waits for nothing, except to compile and capture a new mode."""
-        mode = self.mode(depth, drafts=drafts, drawn=drawn, masked=masked, tree=tree, levels=levels)
+        mode = self.mode(
+            depth, drafts=drafts, sampled=sampled, masked=masked, tree=tree, levels=levels
+        )
         if logits is not None:
-            self.round.give(logits)
-            mode = replace(mode, given=True)
+            self.round.put_logits(logits)
+            mode = replace(mode, precomputed=True)
         self._prepare(mode)
         graph = self._graphs.get(mode)
         with kernel_errors(self._verdict):
@@ -152,7 +154,7 @@ class Runner:
         """See ``RoundRunner``. What few requests have comes later."""
         drafter = self.round.drafter
         for rule, sampling, depth, drafts in prepared(0 if drafter is None else drafter.steps):
-            self.begin(sampling, rule, 0, _REHEARSAL, len(_REHEARSAL))
+            self.begin(sampling, rule, 0, _DRY_RUN_TEXT, len(_DRY_RUN_TEXT))
             self._prepare(self.mode(depth, drafts=drafts))
             self._prepared = len(self._graphs)
         return self._uncaptured
@@ -168,9 +170,9 @@ class Runner:
         A tree whose rows were computed elsewhere is not rehearsed, which would move these rows twice.
         """
         known = mode in self._graphs or mode.depth > self._deepest
-        if self.captures and not known and not (mode.tree and mode.given):
+        if self.captures and not known and not (mode.tree and mode.precomputed):
             with kernel_errors(self._verdict):
-                self._capture(mode, self.round.rehearse(mode))
+                self._capture(mode, self.round.dry_run(mode))
 
     def _capture(self, mode: Mode, right: list[Tensor]) -> None:
         """Capture the round and try the graph, which must give ``right``.
@@ -187,7 +189,7 @@ class Runner:
         else:
             if len(self._graphs) == self._prepared + OTHER_GRAPHS:
                 del self._graphs[list(self._graphs)[self._prepared]]
-            replayed = self.round.rehearse(mode, graph.replay)
+            replayed = self.round.dry_run(mode, graph.replay)
             if all(map(torch.equal, right, replayed)):
                 self._graphs[mode] = graph
                 return

@@ -168,9 +168,9 @@ class HeadOperations(EagerOperations):
         most: int,
         read: Callable[[], R],
         steps: Callable[[Tokens, R], Iterator[Tensor]],
-        numbers: Tensor | Candidates | None = None,
+        target_ids: Tensor | Candidates | None = None,
     ) -> HeadDraft[R]:
-        targets = None if isinstance(numbers, Candidates) else numbers
+        targets = None if isinstance(target_ids, Candidates) else target_ids
         return HeadDraft(most, read, steps, targets)
 
     def round_drafter(self, head: RoundHead) -> HeadDrafter:
@@ -234,10 +234,10 @@ class HeadDraft(EagerDraft[R]):
         most: int,
         read: Callable[[], R],
         steps: Callable[[Tokens, R], Iterator[Tensor]],
-        numbers: Tensor | None,
+        target_ids: Tensor | None,
     ) -> None:
         super().__init__(most, read, steps, None)
-        self._targets = numbers
+        self._targets = target_ids
 
     @property
     def inputs(self) -> R:

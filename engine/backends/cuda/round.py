@@ -34,22 +34,22 @@ TIMES = slice(TIMES_AT, TIMES_AT + 2 * 4)
 class Mode:
     """The options of a captured round.
 
-    ``drafts``: the drafter writes the chain; otherwise the host put it there. ``drawn``: the host
+    ``drafts``: the drafter writes the chain; otherwise the host put it there. ``sampled``: the host
     also put the distributions it was drawn from. ``masked``: ``allowed`` masks each row. ``top``: the
     result has each row's most likely tokens. ``adjusts``: the request has biases or penalties.
-    ``truncates``: it has top-k, top-p or min-p. ``given``: the rows' logits were computed elsewhere.
-    ``tree``: of ``depth`` tokens, in place of a chain; the drafter writes it from ``levels`` steps.
+    ``truncates``: it has top-k, top-p or min-p. ``precomputed``: the rows' logits were
+    put there. ``tree``: of ``depth`` tokens, in place of a chain; a drafted one takes ``levels`` steps.
     """
 
     depth: int
     rule: Rule
     drafts: bool = False
-    drawn: bool = False
+    sampled: bool = False
     masked: bool = False
     top: bool = False
     adjusts: bool = False
     truncates: bool = False
-    given: bool = False
+    precomputed: bool = False
     tree: bool = False
     levels: int = 0
 
@@ -66,7 +66,9 @@ class DeviceRound:
         self.p = torch.zeros(MAX_ROWS, vocabulary, device=device)  # of each row
         self.q = None if drafter is None else torch.zeros_like(self.p)  # of each drafted token
         self.allowed: Tensor | None = None  # int32 (rows, words), from a grammar
-        self.given: Tensor | None = None  # (rows, vocabulary), from a pass for several sequences
+        self.precomputed: Tensor | None = (
+            None  # (rows, vocabulary), from a pass for several sequences
+        )
         self.result = acceptance.empty_result(device)
         # The last two tokens of the text; the second is the pending one.
         self.last_tokens = torch.zeros(2, dtype=torch.long, device=device)
@@ -106,14 +108,14 @@ class DeviceRound:
         self.allowed[: len(bits)].copy_(bits)
 
     @torch.inference_mode()
-    def rehearse(self, mode: Mode, replay: Callable[[], object] | None = None) -> list[Tensor]:
+    def dry_run(self, mode: Mode, replay: Callable[[], object] | None = None) -> list[Tensor]:
         """Run the round as ``run`` does, which compiles its kernels, and undo what it changed.
 
         Return what that was, but for the time. ``replay``: runs the round in place of ``run``.
         """
         state = self.state
-        changed = [state.numbers, state.drafted, state.seen, self.last_tokens, self.result]
-        changed += [*self.target_state.changed, state.kept]
+        changed = [state.seed_and_length, state.drafted, state.token_counts, state.accepted_rows]
+        changed += [self.last_tokens, self.result, *self.target_state.changed]
         changed += [] if self.drafter is None else self.drafter.changed
         before = [tensor.clone() for tensor in changed]
         if replay is None:
@@ -126,11 +128,11 @@ class DeviceRound:
             tensor.copy_(values)
         return after
 
-    def give(self, logits: Tensor) -> None:
+    def put_logits(self, logits: Tensor) -> None:
         """Write the logits of the next round's rows, which were computed with other sequences' rows."""
-        if self.given is None:  # allocated once, as ``allowed``
-            self.given = logits.new_zeros(MAX_ROWS, logits.shape[1])
-        self.given[: len(logits)].copy_(logits)
+        if self.precomputed is None:  # allocated once, as ``allowed``
+            self.precomputed = logits.new_zeros(MAX_ROWS, logits.shape[1])
+        self.precomputed[: len(logits)].copy_(logits)
 
     @torch.inference_mode()
     def run(self, mode: Mode) -> None:
@@ -154,7 +156,7 @@ class DeviceRound:
         """Write the chain or the tree, and the distribution of each token or level."""
         assert self.drafter is not None and self.q is not None
         steps = self.drafter.draft(
-            self.last_tokens, self.state.numbers[1:2], self.state.drafted, mode.levels or mode.depth
+            self.last_tokens, self.state.length, self.state.drafted, mode.levels or mode.depth
         )
         ranked = []
         for index, logits in enumerate(steps):
@@ -182,31 +184,31 @@ class DeviceRound:
 
     def _rows(self, mode: Mode) -> Tensor:
         """Return the target's logits after the pending token and each token of the chain."""
-        if mode.given:
-            assert self.given is not None
-            return self.given[: mode.depth + 1]
-        self.target_state.move_to(self.state.numbers[1:2] - 1)
+        if mode.precomputed:
+            assert self.precomputed is not None
+            return self.precomputed[: mode.depth + 1]
+        self.target_state.move_to(self.state.length - 1)
         ids = torch.cat([self.last_tokens[1:], self.state.drafted[: mode.depth].long()])
         state, rows = self.target_state, len(ids)
         step = [(state, rows, self.state.tree if mode.tree else None)]
         return self.target.predict(self.target.run_layers(ids, [(state, rows)], step))
 
     def _verify(self, mode: Mode) -> None:
-        rows, start = mode.depth + 1, self.state.numbers[1:2] - 1
+        rows, start = mode.depth + 1, self.state.length - 1
         compute_distribution(
             self._rows(mode), self.state, self.p, allowed=self.allowed if mode.masked else None,
             greedy=mode.rule is Rule.GREEDY, adjusts=mode.adjusts, truncates=mode.truncates,
             tree=mode.tree,
         )  # fmt: skip
-        q = self.q if mode.drafts or mode.drawn else None
+        q = self.q if mode.drafts or mode.sampled else None
         acceptance.verify(
             self.p, q, self.state, self.result, rule=mode.rule, depth=mode.depth, tree=mode.tree
         )
-        kept = self.state.kept[:rows]
+        accepted = self.state.accepted_rows[:rows]
         if mode.tree:
-            self.target_state.move(start, kept)
+            self.target_state.move(start, accepted)
         if mode.top:
-            p = self.p.index_select(0, kept) if mode.tree else self.p[:rows]
+            p = self.p.index_select(0, accepted) if mode.tree else self.p[:rows]
             acceptance.write_top(p, self.result)
 
     def _update_last_tokens(self, depth: int) -> None:

@@ -128,9 +128,9 @@ class TracedOperations(ProgramTracer):
         most: int,
         read: Callable[[], R],
         steps: Callable[[Tokens, R], Iterator[Tensor]],
-        numbers: Tensor | Candidates | None = None,
+        target_ids: Tensor | Candidates | None = None,
     ) -> Draft:
-        return TracedDraft(self, most, read, steps, numbers)
+        return TracedDraft(self, most, read, steps, target_ids)
 
     def round_drafter(self, head: operations.RoundHead) -> None:
         return None
@@ -184,17 +184,17 @@ class TracedDraft:
         most: int,
         read: Callable[[], R],
         steps: Callable[[Tokens, R], Iterator[Tensor]],
-        numbers: Tensor | Candidates | None,
+        target_ids: Tensor | Candidates | None,
     ) -> None:
         self.chain = Tokens(most + 1)
-        self._candidates = numbers if isinstance(numbers, Candidates) else None
+        self._candidates = target_ids if isinstance(target_ids, Candidates) else None
         self._probabilities, self._draws = (c.c_float * most)(), structures.Draws()
         self._begin, inputs = 0, read()
         self._read_end = len(tracer)
         self._logits: list[Tensor] = []
         self._ends: list[int] = []
         for step, logits in enumerate(steps(self.chain, inputs)):
-            tracer.sample(logits, self.chain, self._probabilities, step, numbers, self._draws)
+            tracer.sample(logits, self.chain, self._probabilities, step, target_ids, self._draws)
             self._logits.append(logits)
             self._ends.append(len(tracer))
         self._program = tracer.done()

@@ -205,10 +205,12 @@ class EagerOperations(EagerArithmetic):
         most: int,
         read: Callable[[], R],
         steps: Callable[[Tokens, R], Iterator[Tensor]],
-        numbers: Tensor | Candidates | None = None,
+        target_ids: Tensor | Candidates | None = None,
     ) -> Draft:
         # All logits are computed here, so a token's number is its index.
-        return EagerDraft(most, read, steps, None if isinstance(numbers, Candidates) else numbers)
+        return EagerDraft(
+            most, read, steps, None if isinstance(target_ids, Candidates) else target_ids
+        )
 
     def round_drafter(self, head: operations.RoundHead) -> RoundDrafter | None:
         return None
@@ -263,11 +265,11 @@ class EagerDraft(Generic[R]):
         most: int,
         read: Callable[[], R],
         steps: Callable[[Tokens, R], Iterator[Tensor]],
-        numbers: Tensor | None,
+        target_ids: Tensor | None,
     ) -> None:
         self.chain = Tokens(most + 1)
         self._read, self._steps = read, steps
-        self._numbers = None if numbers is None else numbers.tolist()
+        self._target_ids = None if target_ids is None else target_ids.tolist()
         self._inputs: R
         self._remaining: Iterator[Tensor] = iter(())
 
@@ -292,7 +294,7 @@ class EagerDraft(Generic[R]):
         for step in range(depth):
             p, token = torch.softmax(self.logits(step), dim=-1).max(dim=-1)
             number = int(token)
-            self.choose(step, number if self._numbers is None else self._numbers[number])
+            self.choose(step, number if self._target_ids is None else self._target_ids[number])
             probabilities.append(p)
             if floor:
                 joint *= float(p)

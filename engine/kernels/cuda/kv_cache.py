@@ -55,8 +55,8 @@ class StaticKVCache:
     Layers that attend have a slot each, of their own size, or share one.
 
     ``length (1,)`` int32 on the device: the valid positions. Later positions are stale but finite.
-    ``told``: the length that the host set last; graphs have advanced it since. ``parts``: what all slots
-    hold, ``(slots, 2, kv_heads, capacity, ...)`` of each size, so that few operations move all of a row.
+    ``host_length``: the length that the host set last; graphs have advanced it since. ``parts``: what all
+    slots hold, ``(slots, 2, kv_heads, capacity, ...)`` of each size, so that few operations move a row.
     A scale belongs to one position of one head: it is written once, with the position, so a row's
     key has the same bits whatever was written beside it or rolled back before.
     """
@@ -79,13 +79,13 @@ class StaticKVCache:
             made[size] = iter(zip(*parts, strict=True))  # of each slot: keys and values, scales
         self.slots = [LayerKV(*chain(*next(made[size]))) for size in slots]
         self.length = torch.zeros(1, dtype=torch.int32, device=device)
-        self.told = 0
+        self.host_length = 0
 
     def set_length(self, length: int) -> None:
         """Drop all positions from ``length`` on. Call it between graphs."""
         if not 0 <= length <= self.capacity:
             raise ValueError(f"a cache of {self.capacity} positions cannot hold {length}")
-        self.told = length
+        self.host_length = length
         self.length.fill_(length)
 
     def move(self, start: Tensor, rows: Tensor) -> None:

@@ -69,7 +69,7 @@ class Device:
         self.chain = drafted
 
     def launch(
-        self, depth: int, *, drafts: bool = False, drawn: bool = False, masked: bool = False,
+        self, depth: int, *, drafts: bool = False, sampled: bool = False, masked: bool = False,
         tree: bool = False, levels: int = 0, logits: Any = None,
     ) -> Any:  # fmt: skip
         assert not (masked or tree or levels) and logits is None

@@ -176,13 +176,13 @@ class _Bench:
         if self.branches:
             path = self.case.tree.path_of(result.tokens[:-1])
             rows = [0, *(node + 1 for node in path)]
-            if self.state.kept[: len(rows)].tolist() != rows:
+            if self.state.accepted_rows[: len(rows)].tolist() != rows:
                 return False
         after = SamplingState.empty(self.case.vocabulary, self.device)
         text = self._text(result.tokens)
         after.begin(self.case.sampling, self.case.seed, text, len(self.case.prompt))
-        return torch.equal(after.numbers, self.state.numbers) and torch.equal(
-            after.seen, self.state.seen
+        return torch.equal(after.seed_and_length, self.state.seed_and_length) and torch.equal(
+            after.token_counts, self.state.token_counts
         )
 
     def _text(self, more: tuple[int, ...]) -> list[int]:

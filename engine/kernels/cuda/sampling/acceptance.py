@@ -64,18 +64,18 @@ def race_times(noise: tl.tensor, weights: tl.tensor) -> tl.tensor:
 
 
 @triton.jit
-def _race(races: tl.tensor, noise: tl.tensor, weights: tl.tensor, tokens: tl.tensor) -> None:
+def _race(winners: tl.tensor, noise: tl.tensor, weights: tl.tensor, tokens: tl.tensor) -> None:
     """Enter tokens into a race; the time is above the token's bits, so the first of equals wins."""
     entries = (race_times(noise, weights).to(tl.int32, bitcast=True).to(tl.int64) << 32) | tokens
-    tl.atomic_min(races, tl.min(entries, 0), sem="relaxed")
+    tl.atomic_min(winners, tl.min(entries, 0), sem="relaxed")
 
 
 @triton.jit(do_not_specialize=["depth", "first"])
 def race_kernel(
-    vocabulary: tl.tensor, depth: tl.tensor, first: tl.tensor, numbers: tl.tensor, drafted: tl.tensor,
-    p_rows: tl.tensor, q_rows: tl.tensor, races: tl.tensor, left: tl.tensor, scales: tl.tensor,
-    tree: tl.tensor, RULE: tl.constexpr, STREAM: tl.constexpr, HAS_Q: tl.constexpr,
-    TREE: tl.constexpr,
+    vocabulary: tl.tensor, depth: tl.tensor, first: tl.tensor, seed_and_length: tl.tensor,
+    drafted: tl.tensor, p_rows: tl.tensor, q_rows: tl.tensor, winners: tl.tensor,
+    residual_mass: tl.tensor, scales: tl.tensor, tree: tl.tensor, RULE: tl.constexpr,
+    STREAM: tl.constexpr, HAS_Q: tl.constexpr, TREE: tl.constexpr,
 ) -> None:  # fmt: skip
     """Draw each row's token from its residual and from p; grid (depth + 1, tiles)."""
     row, tile = tl.program_id(0), tl.program_id(1)
@@ -102,26 +102,28 @@ def race_kernel(
                 q = tl.load(q_rows + row * vocabulary + tokens, inside, other=0.0)
             residual = tl.maximum(residual - q, 0.0)
     if RULE == _BLOCK_RULE:
-        tl.atomic_add(left + row, tl.sum((residual * _MASS_ONE).to(tl.int64), 0), sem="relaxed")
+        tl.atomic_add(
+            residual_mass + row, tl.sum((residual * _MASS_ONE).to(tl.int64), 0), sem="relaxed"
+        )
     if tl.max(p, 0) > 0:
-        position = tl.load(numbers + 1) + first + (tl.load(tree + row) if TREE else row)
-        noise = exponential(noise_key(tl.load(numbers), stream, position), tokens)
-        _race(races + row, noise, residual, tokens)
+        position = tl.load(seed_and_length + 1) + first + (tl.load(tree + row) if TREE else row)
+        noise = exponential(noise_key(tl.load(seed_and_length), stream, position), tokens)
+        _race(winners + row, noise, residual, tokens)
         if RULE >= _REJECTION:
-            _race(races + _ROWS + row, noise, p, tokens)
+            _race(winners + _ROWS + row, noise, p, tokens)
 
 
 @triton.jit(do_not_specialize=["depth"])
 def accept_kernel(
-    vocabulary: tl.tensor, depth: tl.tensor, numbers: tl.tensor, drafted: tl.tensor, seen: tl.tensor,
-    p_rows: tl.tensor, q_rows: tl.tensor, highest: tl.tensor, likeliest: tl.tensor, races: tl.tensor,
-    left: tl.tensor, scales: tl.tensor, out: tl.tensor, tree: tl.tensor, kept: tl.tensor,
-    RULE: tl.constexpr, HAS_Q: tl.constexpr, TREE: tl.constexpr,
+    vocabulary: tl.tensor, depth: tl.tensor, seed_and_length: tl.tensor, drafted: tl.tensor,
+    token_counts: tl.tensor, p_rows: tl.tensor, q_rows: tl.tensor, max_logits: tl.tensor,
+    argmax: tl.tensor, winners: tl.tensor, residual_mass: tl.tensor, scales: tl.tensor, out: tl.tensor,
+    tree: tl.tensor, accepted_rows: tl.tensor, RULE: tl.constexpr, HAS_Q: tl.constexpr,
+    TREE: tl.constexpr,
 ) -> None:  # fmt: skip
     """Apply the rule to all rows at once, write the round and advance the state; one program.
 
-    Of a tree also write the rows of the accepted path to ``kept``, the root's first; only for rules that
-    do not weigh q.
+    Of a tree also write the ``accepted_rows``, from the root down; only for rules that do not weigh q.
     """
     rows = tl.arange(0, _ROWS)
     nodes = rows < depth
@@ -137,19 +139,23 @@ def accept_kernel(
     elif HAS_Q:
         q = tl.load(q_rows + drawn * vocabulary + chain, nodes, other=0.0)
     if RULE == _GREEDY:
-        choices = tl.load(likeliest + rows, rows <= depth, other=0).to(tl.int32)
+        choices = tl.load(argmax + rows, rows <= depth, other=0).to(tl.int32)
     else:
-        won = tl.load(races + rows, rows <= depth, other=0)
+        won = tl.load(winners + rows, rows <= depth, other=0)
         if RULE >= _REJECTION:  # rounding may reject where p == q: nothing is left, and p is right
-            won = tl.where(won < _NEVER, won, tl.load(races + _ROWS + rows, rows <= depth, other=0))
+            won = tl.where(
+                won < _NEVER, won, tl.load(winners + _ROWS + rows, rows <= depth, other=0)
+            )
         choices = won.to(tl.int32)  # the lower half
-    length = tl.load(numbers + 1)
+    length = tl.load(seed_and_length + 1)
     if RULE >= _REJECTION:
         accept = tl.full([], _ACCEPT, tl.uint64)
-        coins = uniform(noise_key(tl.load(numbers), accept, length + rows))
+        coins = uniform(noise_key(tl.load(seed_and_length), accept, length + rows))
     if RULE == _BLOCK_RULE:  # the prefix up to node i has its scale and residual in row i + 1
         scale = tl.load(scales + rows + 1, nodes, other=1.0)
-        rest = tl.load(left + rows + 1, rows + 1 < depth, other=0).to(tl.float64) / _MASS_ONE
+        rest = (
+            tl.load(residual_mass + rows + 1, rows + 1 < depth, other=0).to(tl.float64) / _MASS_ONE
+        )
         lost = rest + 1.0 - scale
         chances = tl.where(lost > 0, rest / tl.where(lost > 0, lost, 1.0), 1.0)
         chances = tl.where(rows == depth - 1, scale, chances)
@@ -170,13 +176,15 @@ def accept_kernel(
             path = tl.where((rows == step) & (node < _ROWS), node, path)
             count += (node < _ROWS).to(tl.int32)
             last = tl.where(node < _ROWS, node + 1, last)  # if none fits, none will
-        tl.store(kept + rows + 1, path + 1, rows < _ROWS - 1)
+        tl.store(accepted_rows + rows + 1, path + 1, rows < _ROWS - 1)
     else:
         last = count
     ending, used = rows == count, rows <= count
     following = tl.sum(tl.where(rows == last, choices, 0), 0)
     emitted = tl.where(ending, following, tl.load(drafted + path, rows < count, other=0))
-    largest = tl.load(highest + tl.where(ending, 0, path + 1), used, other=0.0)  # the root's last
+    largest = tl.load(
+        max_logits + tl.where(ending, 0, path + 1), used, other=0.0
+    )  # the root's last
     broken = tl.max(((largest == float("inf")) | (largest != largest)).to(tl.int32), 0)
     empty = tl.max((largest == float("-inf")).to(tl.int32), 0)
     following_p = tl.load(p_rows + last * vocabulary + following)
@@ -188,10 +196,10 @@ def accept_kernel(
     tl.store(out + _Q + rows, q.to(tl.int32, bitcast=True))
     tl.store(out + _CHAIN + rows, chain)
     tl.store(out + _PARENTS + rows, before - 1)
-    tl.store(numbers + 1, length + count + 1)
+    tl.store(seed_and_length + 1, length + count + 1)
     # An unseen token is 0, so its first occurrence counts twice.
-    tl.atomic_max(seen + emitted, 1, used)
-    tl.atomic_add(seen + emitted, 1, used)
+    tl.atomic_max(token_counts + emitted, 1, used)
+    tl.atomic_add(token_counts + emitted, 1, used)
 
 
 def empty_result(device: torch.device | str) -> Tensor:
@@ -215,9 +223,9 @@ def verify(
     if rule is not Rule.GREEDY:
         _race_rows(p, q, state, rule, Stream.CHOICE, depth, 0, tree)
     accept_kernel[(1,)](
-        p.shape[1], depth, state.numbers, state.drafted, state.seen, p, p if q is None else q,
-        state.highest, state.likeliest, state.races, state.left, state.scales, out,
-        state.tree, state.kept,
+        p.shape[1], depth, state.seed_and_length, state.drafted, state.token_counts, p,
+        p if q is None else q, state.max_logits, state.argmax, state.winners, state.residual_mass,
+        state.scales, out, state.tree, state.accepted_rows,
         RULE=int(rule), HAS_Q=q is not None, TREE=tree, num_warps=1, enable_fp_fusion=False,
     )  # fmt: skip
 
@@ -228,11 +236,11 @@ def draft(q: Tensor, state: SamplingState, *, rule: Rule, index: int) -> None:
     ``greedy`` needs no ``q``. The noise is the target's under ``coupled``, the draft's own under
     ``rejection`` and ``block``.
     """
-    token = state.likeliest[:1]
+    token = state.argmax[:1]
     if rule is not Rule.GREEDY:
         stream = Stream.CHOICE if rule is Rule.COUPLED else Stream.DRAFT
         _race_rows(q, None, state, Rule.COUPLED, stream, 0, index)
-        token = state.races.view(torch.int32)[0, :1]  # the lower half
+        token = state.winners.view(torch.int32)[0, :1]  # the lower half
     state.drafted[index : index + 1].copy_(token)
 
 
@@ -241,12 +249,12 @@ def _race_rows(
     tree: bool = False,
 ) -> None:  # fmt: skip
     vocabulary = p.shape[1]
-    state.races.fill_(NEVER)
+    state.winners.fill_(NEVER)
     if rule is Rule.BLOCK:
-        state.left.zero_()
+        state.residual_mass.zero_()
     race_kernel[(depth + 1, triton.cdiv(vocabulary, TILE))](
-        vocabulary, depth, first, state.numbers, state.drafted, p, p if q is None else q,
-        state.races, state.left, state.scales, state.tree,
+        vocabulary, depth, first, state.seed_and_length, state.drafted, p, p if q is None else q,
+        state.winners, state.residual_mass, state.scales, state.tree,
         RULE=int(rule), STREAM=int(stream), HAS_Q=q is not None, TREE=tree,
         num_warps=WARPS, enable_fp_fusion=False,
     )  # fmt: skip

@@ -26,12 +26,16 @@ _TILE, _ROWS, _SLOTS, _CHOICE = map(
 
 @triton.jit(do_not_specialize=["index"])
 def times_kernel(
-    vocabulary: tl.tensor, index: tl.tensor, numbers: tl.tensor, q: tl.tensor, times: tl.tensor
+    vocabulary: tl.tensor,
+    index: tl.tensor,
+    seed_and_length: tl.tensor,
+    q: tl.tensor,
+    times: tl.tensor,
 ) -> None:
     """Write the time of each token of a row in its race; grid (tiles,)."""
     tokens = tl.program_id(0) * _TILE + tl.arange(0, _TILE)
     inside, stream = tokens < vocabulary, tl.full([], _CHOICE, tl.uint64)
-    key = noise_key(tl.load(numbers), stream, tl.load(numbers + 1) + index)
+    key = noise_key(tl.load(seed_and_length), stream, tl.load(seed_and_length + 1) + index)
     weights = tl.load(q + tokens, inside, other=0.0)
     tl.store(times + tokens, race_times(exponential(key, tokens), weights), inside)
 
@@ -90,7 +94,13 @@ def rank(
     else:
         times, vocabulary = torch.empty_like(q[0]), q.shape[1]
         times_kernel[(triton.cdiv(vocabulary, TILE),)](
-            vocabulary, index, state.numbers, q, times, num_warps=WARPS, enable_fp_fusion=False
+            vocabulary,
+            index,
+            state.seed_and_length,
+            q,
+            times,
+            num_warps=WARPS,
+            enable_fp_fusion=False,
         )
         tokens = times.topk(count, largest=False).indices
         found = q[0].gather(0, tokens)

@@ -39,19 +39,19 @@ def compute_distribution(
     penalties. ``truncates``: there is a truncation. ``out`` None: the likeliest token is enough. Rows of
     broken logits get a p of NaN.
     """
-    rows, vocabulary = len(logits), len(state.seen)
+    rows, vocabulary = len(logits), len(state.token_counts)
     x = logits[:, :vocabulary].float()
     if adjusts:
         x = x + state.bias
-        counts, settings = _counts(state, first, rows, tree), state.settings[3:].float()
+        counts, settings = _counts(state, first, rows, tree), state.sampling_params[3:].float()
         x = torch.where(counts > 0, penalised(x, counts - 1, *settings.unbind()), x)
     if allowed is not None:
         bits = allowed[:rows, :, None] >> torch.arange(32, device=x.device) & 1
         x = x.masked_fill(bits.flatten(1)[:, :vocabulary] == 0, float("-inf"))
     if not greedy:
-        x = x / state.settings[0]
-    highest = state.highest[:rows]
-    torch.max(x, -1, out=(highest, state.likeliest[:rows]))
+        x = x / state.sampling_params[0]
+    highest = state.max_logits[:rows]
+    torch.max(x, -1, out=(highest, state.argmax[:rows]))
     if out is None:
         return
     weights = (x - highest[:, None]).exp_().mul_(MASS_ONE)
@@ -63,15 +63,15 @@ def compute_distribution(
 
 def _counts(state: SamplingState, first: int, rows: int, tree: bool) -> Tensor:
     """Return 0 or 1 + the count in the output, as ``seen``, with the drafted tokens before each row."""
-    nodes, device = first + rows - 1, state.seen.device
+    nodes, device = first + rows - 1, state.token_counts.device
     depths, drafted = torch.arange(first, nodes + 1, device=device), state.drafted[:nodes]
     if tree:
         depths, ancestors = state.tree[0, :rows], state.tree[1 : rows + 1, 1:rows]
         drafted = drafted[(ancestors - 1).clamp_min(0)]
     before = torch.arange(nodes, device=device) < depths[:, None]
-    hits = state.seen.new_zeros(rows, len(state.seen))
+    hits = state.token_counts.new_zeros(rows, len(state.token_counts))
     hits.scatter_add_(1, drafted.long().expand(rows, -1), before.int())
-    return torch.maximum(state.seen, hits.clamp_max(1)) + hits
+    return torch.maximum(state.token_counts, hits.clamp_max(1)) + hits
 
 
 def truncate(weights: Tensor, state: SamplingState) -> tuple[Tensor, Tensor]:
@@ -84,10 +84,10 @@ def truncate(weights: Tensor, state: SamplingState) -> tuple[Tensor, Tensor]:
     # One scan over all rows is torch's fastest, and differences of integers are exact.
     before = sizes.flatten().cumsum(0).view_as(sizes) - sizes
     before = before - before[:, :1]
-    cut = ranked.index_select(1, state.numbers[2:])
+    cut = ranked.index_select(1, state.seed_and_length[2:])
     total = torch.where(ranked >= cut, sizes, 0).sum(-1, keepdim=True)
-    inside = before < (total * state.settings[1]).ceil().long()
+    inside = before < (total * state.sampling_params[1]).ceil().long()
     nucleus = ranked.gather(1, (inside.sum(-1, keepdim=True) - 1).clamp_min(0))
-    cut = torch.maximum(torch.maximum(cut, nucleus), state.settings[2] * MASS_ONE)
+    cut = torch.maximum(torch.maximum(cut, nucleus), state.sampling_params[2] * MASS_ONE)
     mass = torch.where(ranked >= cut, sizes, 0).sum(-1, keepdim=True)
     return weights.masked_fill(weights < cut, 0.0), mass

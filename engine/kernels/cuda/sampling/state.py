@@ -20,31 +20,36 @@ from engine.values.sampling import Sampling
 class SamplingState:
     """The sampling state of one sequence on the device. Acceptance advances it.
 
-    ``numbers`` int64 (3,): seed, position of row 0 (the number of tokens in the text), rank of the last
-    token by top-k. ``settings`` float64 (6,): temperature, top-p (1.5 if off: never reached), min-p,
-    repetition, presence, frequency penalty.
+    ``seed_and_length`` int64 (3,): seed, tokens in the text (the position of row 0), rank of the last
+    token by top-k. ``sampling_params`` float64 (6,): temperature, top-p (1.5 if off: never reached),
+    min-p, repetition, presence, frequency penalty.
     ``drafted`` int32 (16,): the tokens of this round's chain or tree; ``tree``: see ``trees``.
-    ``seen`` int32 (vocabulary,): 0 for a token that is not in the text, else 1 + its count in the output.
-    ``bias`` float32 (vocabulary,): what is added to the logits.
+    ``token_counts`` int32 (vocabulary,): 0 for a token that is not in the text, else 1 + its count in the
+    output. ``bias`` float32 (vocabulary,): what is added to the logits.
 
-    What launches pass on, for each of 16 rows: ``highest`` float32, the largest logit, and ``likeliest``
-    int64, its token; ``races`` int64 (2, 16), the winners by residual and by p; ``left`` int64, the
-    residual's mass; ``scales`` float64, of the prefix before the row. ``kept`` int64: the rows of
-    a tree's accepted path, from the root down; then any.
+    What launches pass on, for each of 16 rows: ``max_logits`` float32 and their tokens ``argmax`` int64;
+    ``winners`` int64 (2, 16), of the races by residual and by p; ``residual_mass`` int64; ``scales``
+    float64, of the prefix before the row. ``accepted_rows`` int64: those of a tree's accepted path, from
+    the root down; then any.
     """
 
-    numbers: Tensor
-    settings: Tensor
+    seed_and_length: Tensor
+    sampling_params: Tensor
     drafted: Tensor
-    seen: Tensor
+    token_counts: Tensor
     bias: Tensor
-    highest: Tensor
-    likeliest: Tensor
-    races: Tensor
-    left: Tensor
+    max_logits: Tensor
+    argmax: Tensor
+    winners: Tensor
+    residual_mass: Tensor
     scales: Tensor
     tree: Tensor
-    kept: Tensor
+    accepted_rows: Tensor
+
+    @property
+    def length(self) -> Tensor:
+        """Return the number of tokens in the text: int64 (1,), a view."""
+        return self.seed_and_length[1:2]
 
     @classmethod
     def empty(cls, vocabulary: int, device: torch.device | str) -> SamplingState:
@@ -64,18 +69,18 @@ class SamplingState:
     ) -> None:  # fmt: skip
         """Write a new request: its settings, the text so far, and the bias of some tokens."""
         signed = (seed + (1 << 63)) % (1 << 64) - (1 << 63)
-        last = min(sampling.top_k or len(self.seen), len(self.seen)) - 1
-        self.numbers.copy_(torch.tensor([signed, len(tokens), last]))
+        last = min(sampling.top_k or len(self.token_counts), len(self.token_counts)) - 1
+        self.seed_and_length.copy_(torch.tensor([signed, len(tokens), last]))
         top_p = sampling.top_p if sampling.top_p < 1 else 1.5
         settings = (
             sampling.temperature, top_p, sampling.min_p, sampling.repetition_penalty,
             sampling.presence_penalty, sampling.frequency_penalty,
         )  # fmt: skip
-        self.settings.copy_(torch.tensor(settings, dtype=torch.float64))
+        self.sampling_params.copy_(torch.tensor(settings, dtype=torch.float64))
         ids = torch.tensor(tokens, dtype=torch.long)
-        counts = torch.bincount(ids[prompt_length:], minlength=len(self.seen))
+        counts = torch.bincount(ids[prompt_length:], minlength=len(self.token_counts))
         counts[ids] += 1
-        self.seen.copy_(counts)
+        self.token_counts.copy_(counts)
         biases = torch.zeros(len(self.bias))
         for token, value in bias:
             biases[token] = value

@@ -33,7 +33,7 @@ TEXT, DRAFT = (5, 6, 7, 8), (9, 10)
 TREE = Tree(DRAFT, (-1, -1))
 
 
-@pytest.mark.parametrize("moved", ["", "allowed", "given", "q", "drafted", "tree"])
+@pytest.mark.parametrize("moved", ["", "allowed", "precomputed", "q", "drafted", "tree"])
 def test_what_the_host_writes_stays_where_the_graph_reads_it(
     folders: tuple[Path, Path], captured: list[str], moved: str
 ) -> None:
@@ -58,7 +58,7 @@ def test_what_the_host_writes_stays_where_the_graph_reads_it(
         elif moved and captured:
             _move(round, moved)
         runner.allow(allowed)
-        given: dict[str, Any] = {} if tree else {"logits": logits, "drawn": True}
+        given: dict[str, Any] = {} if tree else {"logits": logits, "sampled": True}
         runner.launch(2, masked=True, tree=tree, **given).read()
 
     rule = AcceptanceRule.COUPLED if moved in ("drafted", "tree") else AcceptanceRule.REJECTION

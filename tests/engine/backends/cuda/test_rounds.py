@@ -241,7 +241,7 @@ def test_what_a_host_drew_its_tokens_from_is_judged_by(session: Session) -> None
     q[0, 17], q[0, 18], q[1, 19] = 0.75, 0.25, 1.0
     runner.begin(DRAWN, AcceptanceRule.REJECTION, 3, text, len(text))
     runner.put((17, 19), q)
-    outcome = runner.launch(2, drawn=True).read()
+    outcome = runner.launch(2, sampled=True).read()
     assert outcome.chain == (17, 19)
     assert outcome.q == (0.75, 1.0)
     assert outcome.accepted == 0 or outcome.p[0] > 0

@@ -101,7 +101,7 @@ def test_a_tree_is_judged_as_by_the_torch_rule(
     assert outcome.tokens == expected and outcome.chain == tree.tokens
     path = tree.path_of(expected[:-1])
     last = path[-1] + 1 if path else 0
-    assert bench.state.kept[: len(expected)].tolist() == [0, *(node + 1 for node in path)]
+    assert bench.state.accepted_rows[: len(expected)].tolist() == [0, *(node + 1 for node in path)]
     pairs = zip(tree.parents, tree.tokens, strict=True)
     assert outcome.p == tuple(float(dense[parent + 1][token]) for parent, token in pairs)
     assert outcome.next_p == float(dense[last][expected[-1]])
@@ -128,8 +128,8 @@ def _check_moved_on(bench: Bench, emitted: tuple[int, ...]) -> None:
     fresh = SamplingState.empty(bench.vocabulary, DEVICE)
     text = [*bench.text, *emitted]
     fresh.begin(bench.sampling, bench.seed, text, len(bench.prompt))
-    assert torch.equal(bench.state.numbers, fresh.numbers)
-    assert torch.equal(bench.state.seen, fresh.seen)
+    assert torch.equal(bench.state.seed_and_length, fresh.seed_and_length)
+    assert torch.equal(bench.state.token_counts, fresh.token_counts)
 
 
 @pytest.mark.parametrize("vocabulary", [5, 2049, 4100])
@@ -172,7 +172,7 @@ def test_draft_steps_build_the_chain_on_the_device(rule: Rule) -> None:
     """Each step is penalised for the tokens before it and draws with the noise of its position."""
     sampling = Sampling(temperature=1.0, presence_penalty=0.8)
     bench = Bench(sampling, 21, 50, [0], [3])
-    before = bench.state.numbers.clone(), bench.state.seen.clone()
+    before = bench.state.seed_and_length.clone(), bench.state.token_counts.clone()
     logits = logits_like("ordinary", 3, 50, 2)
     q, chain = torch.zeros(3, 50, device=DEVICE), []
     for place in range(3):
@@ -188,8 +188,8 @@ def test_draft_steps_build_the_chain_on_the_device(rule: Rule) -> None:
             stream = Stream.CHOICE if rule is Rule.COUPLED else Stream.DRAFT
             chain.append(draw_reference(q[place].cpu(), 21, stream, 2 + place))
     assert bench.state.drafted[:3].tolist() == chain
-    assert torch.equal(bench.state.numbers, before[0])
-    assert torch.equal(bench.state.seen, before[1])
+    assert torch.equal(bench.state.seed_and_length, before[0])
+    assert torch.equal(bench.state.token_counts, before[1])
 
 
 @pytest.mark.skipif(INTERPRETED, reason="thousands of rounds; the interpreter is too slow")
