@@ -317,6 +317,6 @@ def compile_before(request: LoadRequest, status: Status) -> None:
     if not request.native:
         return
     text = "Compiling the kernels for this processor (once; may take minutes) ..."
-    problem = compile_first(lambda: for_blocks(request.device), lambda: status.say(text))
+    problem = compile_first(lambda: for_blocks(request), lambda: status.say(text))
     if problem is not None:
         print(f"Note: {problem}", file=sys.stderr)

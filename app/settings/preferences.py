@@ -12,7 +12,8 @@ from typing import Any
 
 from app.settings.settings_file import SettingsFile, Values
 from engine.api import AUTO, LoadRequest
-from engine.errors import ForetokenError, InvalidRequest
+from engine.errors import ForetokenError
+from engine.values import require
 
 log = logging.getLogger(__name__)
 
@@ -63,7 +64,7 @@ class Preferences:
         pair = self.pair
         if pair is not None and not set(_PAIR_OPTIONS) & set(fixed):
             own |= {name: getattr(pair, name) for name in PAIR if name not in fixed}
-        return replace(request, **own)
+        return replace(request, **own, remembered=request.remembered | own.keys())
 
 
 class PreferencesFile:
@@ -108,14 +109,14 @@ def _check(values: dict[str, Any]) -> None:
     """Raise InvalidRequest, which names the field, for a wrong value."""
     LoadRequest(target="", **{name: values[name] for name in COMPUTING if name in values})
     for name in ("native", "titles", "learn"):
-        if not isinstance(values.get(name, True), bool):
-            raise InvalidRequest(name, f"{name} is {values[name]!r}. It must be true or false.")
+        value = values.get(name, True)
+        require(isinstance(value, bool), name, f"is {value!r}. It must be true or false.")
     idle = values.get("idle_unload")
-    if idle is not None and not SHORTEST_IDLE <= idle <= LONGEST_IDLE:
-        raise InvalidRequest(
-            "idle_unload",
-            f"idle_unload is {idle}; it must be {SHORTEST_IDLE:g} to {LONGEST_IDLE:,.0f} minutes.",
-        )
+    require(
+        idle is None or SHORTEST_IDLE <= idle <= LONGEST_IDLE,
+        "idle_unload",
+        f"is {idle}; it must be {SHORTEST_IDLE:g} to {LONGEST_IDLE:,.0f} minutes.",
+    )
 
 
 def _parse(values: dict[str, Any], path: Path) -> Preferences:
@@ -190,7 +191,8 @@ class LoadOptions:
 
     def over(self, request: LoadRequest, fixed: Collection[str]) -> LoadRequest:
         """Return ``request`` with these, except those that the command line states (``fixed``)."""
-        return replace(request, **{n: v for n, v in self.chosen.items() if n not in fixed})
+        own = {name: value for name, value in self.chosen.items() if name not in fixed}
+        return replace(request, **own, remembered=request.remembered | own.keys())
 
 
 class LoadOptionsFile:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from engine.backends.native import build
 from engine.kernels.formats import AUTO, Q4
+from engine.loading.request import LoadRequest
 from engine.machine import devices
 from engine.machine.compilers import BuildError, NoCompiler
 from engine.machine.devices import Device
@@ -25,8 +26,9 @@ def needs_step(target: Path, *quantizations: str) -> bool:
     return Q4 in quantizations or (is_gguf(target) and bool(inspect(target).block_formats))
 
 
-def for_blocks(wanted: str) -> Device:
-    """Return the device for ``wanted``; the CPU for auto if a GPU has no kernels, see ``read_facts``."""
+def for_blocks(request: LoadRequest) -> Device:
+    """Return the device for ``request``; the CPU for auto if a GPU has no kernels, see ``read_facts``."""
+    wanted = AUTO if "device" in request.remembered else request.device
     device = devices.choose(wanted)
     return device.cpu if wanted == AUTO and not device.kernels else device
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 from engine.drafting.heads import kind_in
-from engine.errors import IncompatiblePair, InvalidRequest
+from engine.errors import IncompatiblePair
 from engine.kernels.formats import AS_STORED, AUTO, FP8, KV_CACHE_DTYPES, QUANTIZATIONS
 from engine.machine import devices, threads
-from engine.values import CHECKPOINT_MB, MAX_ROWS
+from engine.values import CHECKPOINT_MB, MAX_ROWS, require
 from engine.values.address import is_address
 
 __all__ = [
@@ -40,6 +40,8 @@ class LoadRequest:
     ``parallel``: how many requests may run at once, where the backend can and memory allows it; None: a
     few. ``checkpoint_mb``: memory of each sequence for earlier states of a model with recurrent layers,
     to which an edit goes back.
+    ``remembered``: fields chosen for an earlier load. Where machine or model cannot have these any more,
+    they are left out with a note; what is asked for now is refused.
 
     A value that nothing can have raises InvalidRequest, which names the field.
     """
@@ -58,29 +60,23 @@ class LoadRequest:
     threads: int | None = None
     parallel: int | None = None
     checkpoint_mb: int = CHECKPOINT_MB
+    remembered: frozenset[str] = field(default=frozenset(), compare=False)
 
     def __post_init__(self) -> None:
-        _check_one_of("quantization", self.quantization, QUANTIZATIONS)
-        _check_one_of("kv_cache_dtype", self.kv_cache_dtype, KV_CACHE_DTYPES)
-        devices.check(self.device)
-        _check_one_of("draft_device", self.draft_device, devices.DEVICES)
+        for name, known in _KNOWN.items():
+            value = getattr(self, name)
+            require(value in known, name, f"is {value!r}; it must be one of {', '.join(known)}.")
         threads.check(self.threads)
-        if self.context is not None and self.context < 1:
-            raise InvalidRequest("context", f"context is {self.context}; it must be 1 or more.")
-        if self.gpu_layers is not None and self.gpu_layers < 1:
-            raise InvalidRequest(
-                "gpu_layers",
-                f"gpu_layers is {self.gpu_layers}; it must be 1 or more. "
-                "For none, choose the device cpu.",
-            )
-        if self.parallel is not None and not 1 <= self.parallel <= MAX_ROWS:
-            raise InvalidRequest(
-                "parallel", f"parallel is {self.parallel}; it must be 1 to {MAX_ROWS}."
-            )
-        if self.checkpoint_mb < 0:
-            raise InvalidRequest(
-                "checkpoint_mb", f"checkpoint_mb is {self.checkpoint_mb}; it must be 0 or more."
-            )
+        for name, least in {"context": 1, "gpu_layers": 1, "checkpoint_mb": 0}.items():
+            value = getattr(self, name)
+            none = " For none, choose the device cpu." * (name == "gpu_layers")
+            fits = value is None or value >= least
+            require(fits, name, f"is {value}; it must be {least} or more.{none}")
+        require(
+            self.parallel is None or 1 <= self.parallel <= MAX_ROWS,
+            "parallel",
+            f"is {self.parallel}; it must be 1 to {MAX_ROWS}.",
+        )
 
     @classmethod
     def parse(cls, text: str, heads: Sequence[str | Path] = (), **settings: Any) -> LoadRequest:
@@ -115,6 +111,11 @@ class LoadRequest:
         other = LoadRequest.parse(pair)
         return replace(self, target=other.target, draft=other.draft, heads=other.heads)
 
+    def without(self, name: str) -> LoadRequest:
+        """Return the request with the default of a field."""
+        default: Any = next(each.default for each in fields(self) if each.name == name)
+        return replace(self, **{name: default}, remembered=self.remembered - {name})
+
     @property
     def text(self) -> str:
         """The models, as ``parse`` reads them."""
@@ -122,6 +123,9 @@ class LoadRequest:
         return SEPARATOR.join(parts)
 
 
-def _check_one_of(name: str, value: str, known: Sequence[str]) -> None:
-    if value not in known:
-        raise InvalidRequest(name, f"{name} is {value!r}; it must be one of {', '.join(known)}.")
+_KNOWN = {
+    "quantization": QUANTIZATIONS,
+    "kv_cache_dtype": KV_CACHE_DTYPES,
+    "device": devices.DEVICES,
+    "draft_device": devices.DEVICES,
+}

@@ -328,7 +328,7 @@ def _compile_first(files: PairFiles, request: LoadRequest, watch: LoadWatch) -> 
         from engine.loading.compile_first import for_blocks, needs_step
 
     if needs_step(files.target, request.quantization, files.pairing.target.quantization):
-        _build(lambda: for_blocks(request.device), watch)
+        _build(lambda: for_blocks(request), watch)
 
 
 def _build(choose: Callable[[], Device], watch: LoadWatch) -> None:

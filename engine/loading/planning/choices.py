@@ -11,16 +11,13 @@ from engine.backends.cuda.trial import verdicts
 from engine.backends.native import build
 from engine.backends.native import support as native_step
 from engine.backends.native.decoder import Library
-from engine.errors import InvalidRequest
 from engine.kernels.formats import (
     AS_STORED,
     AUTO,
     FP8,
     IN_BLOCKS,
-    KV_CACHE_DTYPES,
     Q4,
     QUANTISED,
-    QUANTIZATIONS,
     UNQUANTISED,
     int8,
 )
@@ -32,6 +29,7 @@ from engine.models.architecture import Architecture
 from engine.models.checkpoints.checkpoint import Checkpoint
 from engine.models.families import FAMILIES, described
 from engine.models.four_bits import bytes_in_four_bits, formats_in_four_bits
+from engine.values import require
 from engine.values.memory import WIDTHS
 
 PAIRS = "avx512_bf16"
@@ -56,26 +54,19 @@ class Backend(StrEnum):
 def choose_quantization(checkpoint: Checkpoint, quantization: str, device: Device) -> str:
     """Return ``quantization``, ``auto`` resolved: stored if the files are quantised, else unquantised.
 
-    Raises InvalidRequest for one that is unknown, or that this model or machine does not have.
+    Raises InvalidRequest for one that this model or machine does not have.
     """
-    if quantization not in QUANTIZATIONS:
-        raise InvalidRequest(
-            "quantization",
-            f"quantization is {quantization!r}; it must be one of {', '.join(QUANTIZATIONS)}.",
-        )
     if quantization in (*QUANTISED, Q4):
         why_not = why_not_q4 if quantization == Q4 else why_not_quantised
         reason = why_not(checkpoint, device)
-        if reason is not None:
-            raise InvalidRequest("quantization", f"quantization is {quantization!r}, but {reason}")
+        require(reason is None, "quantization", f"is {quantization!r}, but {reason}")
         return quantization
     if quantization in UNQUANTISED:
         return quantization
     reason = why_not_stored(checkpoint, device)
     if reason is None:
         return AS_STORED
-    if quantization == AS_STORED:
-        raise InvalidRequest("quantization", f"quantization is {quantization!r}, but {reason}")
+    require(quantization != AS_STORED, "quantization", f"is {quantization!r}, but {reason}")
     quantised = why_not_quantised(checkpoint, device) is None
     if checkpoint.quantised and quantised:
         return "nf4"
@@ -259,14 +250,8 @@ def _why_no_blocks(checkpoint: Checkpoint, quantization: str, device: Device) ->
 
 def check_kv_cache(checkpoint: Checkpoint, quantization: str, wanted: str, device: Device) -> str:
     """Return ``wanted`` if the model can have such a KV cache. Raises InvalidRequest."""
-    if wanted not in KV_CACHE_DTYPES:
-        raise InvalidRequest(
-            "kv_cache_dtype",
-            f"kv_cache_dtype is {wanted!r}; it must be one of {', '.join(KV_CACHE_DTYPES)}.",
-        )
     reason = why_no_fp8_cache(checkpoint, quantization, device) if wanted == FP8 else None
-    if reason is not None:
-        raise InvalidRequest("kv_cache_dtype", f"kv_cache_dtype is {wanted!r}, but {reason}")
+    require(reason is None, "kv_cache_dtype", f"is {wanted!r}, but {reason}")
     return wanted
 
 

@@ -35,13 +35,14 @@ from engine.vision.plan import VisionPlan, vision_of
 class PairFacts:
     """The facts of a pair from headers, before it is decided whether it fits.
 
-    ``requested_plan`` is the target's by request and catalog; ``planned`` differs from it if that would
-    not fit. ``requested_context``: tokens by the request, else the model; ``context_limit``: what it
-    is given if that fits. ``free``: a GPU's free bytes; None for the machine's. ``placed``: what is
-    on the CPU beside a GPU and what it costs, ``undrafted``: why heads or a draft do not draft, as
-    sentences. ``vision``: as in ``LoadPlan``.
+    ``request`` is without what was left out. ``requested_plan`` is the target's by request and catalog;
+    ``planned`` differs from it if that would not fit. ``requested_context``: tokens by the request, else
+    the model; ``context_limit``: what it is given if that fits. ``free``: a GPU's free bytes; None for
+    the machine's. ``placed``: what is on the CPU beside a GPU and what it costs, ``undrafted``: why heads
+    or a draft do not draft, as sentences. ``vision``: as in ``LoadPlan``.
     """
 
+    request: LoadRequest
     device: Device
     compatible: Compatibility
     requested_plan: ModelPlan
@@ -93,17 +94,24 @@ class PairFacts:
             f"{self.sizes.target.name} runs on the CPU: {lacks}, and {why}. To use the GPU anyway, "
             "choose the device cuda."
         )
-        return replace(self, device=replace(self.device, notes=(note,)))
+        return replace(self, device=replace(self.device, notes=(*self.device.notes, note)))
+
+    def saying(self, note: str) -> PairFacts:
+        """Return these facts with a note before the others."""
+        return replace(self, device=replace(self.device, notes=(note, *self.device.notes)))
 
 
-def read_facts(files: PairFiles, request: LoadRequest, *, replacing: bool = False) -> PairFacts:
-    """Read headers, and choose the device: by ``auto`` the CPU where it is better than a GPU without
-    kernels for the target. ``replacing``: what this process has on a GPU will be freed. Raises
-    ModelError, IncompatiblePair and InvalidRequest."""
+def read_facts(
+    files: PairFiles, request: LoadRequest, device: Device | None = None, *, replacing: bool = False
+) -> PairFacts:
+    """Read headers, and choose the ``device``: by ``auto`` the CPU where it is better than a GPU without
+    kernels for the target. ``replacing``: what this process has on a GPU will be freed.
+
+    Raises ModelError, IncompatiblePair, and InvalidRequest, but not for what is only remembered."""
     return _where_it_is_better(
         request,
-        _device(request),
-        lambda device: facts_on(files, request, device, replacing=replacing),
+        device or _device(request),
+        lambda asked, device: facts_on(files, asked, device, replacing=replacing),
     )
 
 
@@ -120,25 +128,44 @@ def expected_facts(specs: Sequence[ModelSpec], request: LoadRequest) -> PairFact
     return _where_it_is_better(
         request,
         device,
-        lambda device: _facts(
-            specs[0], target, draft, heads, request, device, Compatibility(), replacing=True
+        lambda asked, device: _facts(
+            specs[0], target, draft, heads, asked, device, Compatibility(), replacing=True
         ),
     )
 
 
+_LEFT_OUT = "A remembered setting was left out: {}"
+
+
 def _device(request: LoadRequest) -> Device:
-    return devices.choose(
-        request.device,
-        native=request.native,
-        cuda_graphs=request.cuda_graphs,
-        threads=request.threads,
-    )
+    try:
+        return devices.choose(
+            request.device,
+            native=request.native,
+            cuda_graphs=request.cuda_graphs,
+            threads=request.threads,
+        )
+    except InvalidRequest as refusal:
+        if "device" not in request.remembered:
+            raise
+        device = _device(request.without("device"))
+        return replace(device, notes=(_LEFT_OUT.format(refusal), *device.notes))
 
 
 def _where_it_is_better(
-    request: LoadRequest, device: Device, plan: Callable[[Device], PairFacts]
+    request: LoadRequest, device: Device, plan: Callable[[LoadRequest, Device], PairFacts]
 ) -> PairFacts:
     """Return the facts for ``device``, or for the CPU, see ``read_facts``."""
+    try:
+        return _on_one(request, device, lambda device: plan(request, device))
+    except InvalidRequest as refusal:
+        if refusal.field not in request.remembered:
+            raise
+        note, left = _LEFT_OUT.format(refusal), request.without(refusal.field)
+    return _where_it_is_better(left, device, plan).saying(note)
+
+
+def _on_one(request: LoadRequest, device: Device, plan: Callable[[Device], PairFacts]) -> PairFacts:
     on_gpu = request.gpu_layers is not None or request.draft_device == "cuda"
     if request.device != AUTO or not device.is_gpu or on_gpu:
         return plan(device)
@@ -157,7 +184,7 @@ def _where_it_is_better(
 def facts_on(
     files: PairFiles, request: LoadRequest, device: Device, *, replacing: bool = False
 ) -> PairFacts:
-    """Read headers for ``device``. Raises as ``read_facts``."""
+    """Read headers for ``device``. Raises as ``read_facts``, and for what is remembered too."""
     target = inspect(files.target)
     draft = None if files.draft is None else inspect(files.draft)
     compatible = Compatibility() if draft is None else compare(target, draft)
@@ -215,6 +242,7 @@ def _facts(
         )
     placed = placement_notes(sizes, planned, request, context_limit, free)
     return PairFacts(
+        request=request,
         device=device,
         compatible=compatible,
         requested_plan=requested_plan,

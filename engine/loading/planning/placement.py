@@ -15,7 +15,7 @@ from engine.loading.planning.fit import ENOUGH_CONTEXT, SHORTEST_CONTEXT, ModelS
 from engine.loading.planning.model_plan import ModelPlan, plan_model
 from engine.loading.planning.sizes import DRAFT, HOST_LAYERS, TARGET, PairSizes
 from engine.loading.request import AUTO, LoadRequest
-from engine.machine import compilers, threads
+from engine.machine import compilers, devices, threads
 from engine.machine.read_bandwidth import gpu_bandwidth, read_bandwidth
 from engine.models.checkpoints.checkpoint import Checkpoint
 from engine.models.families import described
@@ -85,9 +85,9 @@ def place(
 
     Raises InvalidRequest for what this model or machine cannot have.
     """
+    _check(sizes, plan, request)
     if not sizes.device.is_gpu:
         return sizes
-    _check(sizes, plan, request)
     ways = _ways(sizes, request)
     layers = sizes.target.layers
     if asked := _asked_on_host(request, layers):
@@ -126,7 +126,15 @@ def _split(sizes: PairSizes, count: int) -> PairSizes:
 
 
 def _check(sizes: PairSizes, plan: ModelPlan, request: LoadRequest) -> None:
-    """Raise InvalidRequest for layers that cannot be on two devices."""
+    """Raise InvalidRequest for a part on the GPU of a target on the CPU, or of one that must be whole."""
+    if not sizes.device.is_gpu:
+        for name in ("gpu_layers", "draft_device"):
+            if (asked := getattr(request, name)) not in (None, AUTO, "cpu"):
+                why = devices.why_no_gpu() or "Choose the device cuda."
+                raise InvalidRequest(
+                    name,
+                    f"{name} is {asked}, but the target runs on the CPU. {why} Or leave it out.",
+                )
     if not _asked_on_host(request, sizes.target.layers):
         return
     if reason := _why_whole(sizes, plan):
@@ -180,11 +188,6 @@ def placement_notes(
 ) -> Iterator[str]:
     """Yield what is on the CPU beside a GPU and what it costs, as sentences. See ``place``."""
     if not sizes.device.is_gpu:
-        if request.gpu_layers is not None or request.draft_device == "cuda":
-            yield (
-                "The target runs on the CPU, so the chosen number of layers on the GPU and device of the "
-                "draft are ignored."
-            )
         return
     read = _bytes_read(sizes, plan)
     count, layers, target = sizes.host_layers, sizes.target.layers, sizes.target

@@ -20,7 +20,7 @@ from engine.loading.planning.choices import (
     quantizations,
     why_no_fp8_cache,
 )
-from engine.loading.planning.facts import facts_on, read_facts
+from engine.loading.planning.facts import read_facts
 from engine.loading.planning.model_plan import ModelPlan, plan_model
 from engine.loading.planning.pairing import caution, vocabularies
 from engine.loading.planning.placement import host_plan, lacks_step
@@ -119,15 +119,9 @@ def plan_loading(
     if earlier is not None:
         # Not "auto" again: it may choose another one once a step is compiled, and with it other words.
         request = replace(request, quantization=earlier.target.quantization)
-    pair = (
-        read_facts(files, request) if earlier is None else facts_on(files, request, earlier.device)
-    )
-    device, sizes, planned, requested_plan = (
-        pair.device,
-        pair.sizes,
-        pair.planned,
-        pair.requested_plan,
-    )
+    pair = read_facts(files, request, None if earlier is None else earlier.device)
+    request, device, sizes = pair.request, pair.device, pair.sizes
+    planned, requested_plan = pair.planned, pair.requested_plan
     target, draft, heads = sizes.target, sizes.draft, tuple(sizes.heads)
     requested_context, context_limit, free = pair.requested_context, pair.context_limit, pair.free
     most, least = context_limit, min(context_limit, fit.SHORTEST_CONTEXT)
@@ -201,7 +195,7 @@ def plan_loading(
         sizes=sizes,
         context_limit=context_limit,
         memory_fit=memory_fit,
-        notes=tuple(note for note in notes if note),
+        notes=tuple(note for note in dict.fromkeys(notes) if note),
         waits_for_native=waits,
         lacks_step=lacking,
         parallel=parallel,

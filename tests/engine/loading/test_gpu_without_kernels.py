@@ -15,6 +15,7 @@ from engine.loading.compile_first import for_blocks
 from engine.loading.files import fetch_pair
 from engine.loading.planning.choices import Backend
 from engine.loading.planning.plan import LoadPlan, plan_loading
+from engine.loading.request import LoadRequest
 from engine.machine import device_memory, devices, memory
 from engine.machine.devices import Facts
 from tests.support.checkpoints import write_random
@@ -74,7 +75,8 @@ def test_blocks_that_the_gpu_would_widen_stay_as_they_are_on_the_cpu(
     assert any("runs with PyTorch operations" in note for note in asked.notes)
     assert machine.plan(machine.file, gpu_layers=3).device.is_gpu
     assert machine.plan(machine.folder).device.is_gpu  # nothing is gained
-    assert for_blocks("auto").torch_device.type == "cpu" and for_blocks("cuda").is_gpu
+    assert for_blocks(LoadRequest(target="")).torch_device.type == "cpu"
+    assert for_blocks(LoadRequest(target="", device="cuda")).is_gpu
 
 
 def test_what_the_gpu_does_not_have_or_hold_is_planned_on_the_cpu(machine: Machine) -> None:

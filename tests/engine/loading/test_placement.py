@@ -113,11 +113,34 @@ def test_without_a_gpu_nothing_is_placed(machine: Machine, monkeypatch: pytest.M
         machine.plan(draft_device="x")
     assert told.value.field == "draft_device"
     monkeypatch.setattr(devices, "choose", lambda *_, **__: Device(CPU))
-    for asked in ({"draft_device": "cuda"}, {"gpu_layers": 1}):
-        plan = machine.plan(**asked)
+    for name, value in {"draft_device": "cuda", "gpu_layers": 1, "kv_cache_dtype": "fp8"}.items():
+        with pytest.raises(InvalidRequest, match=rf"^{name} is .*, but .* the CPU\. ") as told:
+            machine.plan(**{name: value})
+        assert told.value.field == name
+        plan = machine.plan(**{name: value}, remembered=frozenset({name}))
         assert plan.memory_fit.host is plan.target.host is None
-        assert any("are ignored" in note for note in plan.notes)
-    assert not any("chosen" in note for note in machine.plan(draft_device="cpu").notes)
+        assert f"A remembered setting was left out: {told.value}" in plan.notes
+    assert not any("left out" in note for note in machine.plan(draft_device="cpu").notes)
+
+
+def test_a_remembered_gpu_that_is_gone_is_left_out(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The app did not start with its model once the GPU was gone."""
+    gone = devices.Facts(built_with_cuda=False, has_driver=False)
+    monkeypatch.setattr(
+        devices,
+        "choose",
+        lambda wanted, **_: Device(CPU) if wanted == "auto" else devices.decide(wanted, gone),
+    )
+    with pytest.raises(InvalidRequest, match="device is 'cuda', which is not available"):
+        machine.plan(device="cuda")
+    plan = machine.plan(device="cuda", gpu_layers=1, remembered=frozenset({"device", "gpu_layers"}))
+    assert not plan.device.is_gpu
+    assert {note.partition(": ")[2].split()[0] for note in plan.notes[:2]} == {
+        "device",
+        "gpu_layers",
+    }
 
 
 def test_the_step_is_compiled_first_where_a_draft_needs_it_beside_a_gpu(

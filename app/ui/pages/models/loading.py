@@ -9,7 +9,7 @@ from app import diagnostics
 from app.runtime import Runtime
 from app.settings.preferences import LoadOptions
 from app.ui import words
-from app.ui.controls.pickers import Pickers
+from app.ui.controls.pickers import Choice, Pickers
 from app.ui.controls.settings import whole
 from app.ui.endpoints import endpoint
 from app.ui.rounds.view import View
@@ -24,6 +24,10 @@ _OPTIONS = {
     "gpu_layers": "gpu_layers",
 }
 """The fields of load options on the page, and those of ``LoadRequest``."""
+
+
+def _choice(value: str, choices: list[Choice]) -> View:
+    return {"value": value, "choices": [{"id": i, "label": label} for label, i in choices]}
 
 
 class LoadBackend:
@@ -59,16 +63,8 @@ class LoadBackend:
         return {
             "context": {"value": kept.context, **self._contexts(target)},
             "threads": {"value": kept.threads, "default": default, "most": most},
-            "kv_cache": {
-                "value": kept.kv_cache_dtype,
-                "choices": [{"id": i, "label": label} for label, i in self._pickers.kv_caches()],
-            },
-            "draft_device": {
-                "value": kept.draft_device,
-                "choices": [
-                    {"id": i, "label": label} for label, i in self._pickers.draft_devices()
-                ],
-            },
+            "kv_cache": _choice(kept.kv_cache_dtype, self._pickers.kv_caches()),
+            "draft_device": _choice(kept.draft_device, self._pickers.draft_devices()),
             "gpu_layers": {"value": kept.gpu_layers, "most": self._layers(target)},
             "fixed": {
                 field: f"--{name.replace('_', '-')}"
@@ -119,11 +115,12 @@ class LoadBackend:
 
     @endpoint
     def load_again(self, data: View | None = None) -> bool:
-        """Load the loaded model again, with the options that are remembered for it."""
+        """Load the loaded model again, with the options that are remembered for it, or refuse them."""
         loaded = self.runtime.engine.loaded
         if loaded is None:
             raise NotLoaded(words.NOT_LOADED)
         wanted = self.runtime.request(loaded.target_id)
         options = {name: getattr(wanted, name) for name in _OPTIONS.values()}
-        self.runtime.loader.start(replace(loaded.request, **options))
+        remembered = loaded.request.remembered - options.keys()
+        self.runtime.loader.start(replace(loaded.request, **options, remembered=remembered))
         return True
