@@ -22,7 +22,7 @@ from engine.loading.progress import DownloadProgress, LoadProgress, Stage
 from engine.loading.request import AS_STORED, AUTO, FP8, QUANTIZATIONS, SEPARATOR, LoadRequest
 from engine.request import FIXED_DEPTH, Control, OptionValue, Request, Speculation
 from engine.tool_calls.styles import CallStyle
-from engine.values import noun, shown
+from engine.values import noun, require, shown
 from engine.values.sampling import AcceptanceRule, Sampling
 
 __all__ = [
@@ -137,44 +137,36 @@ def check_supported(request: Request, capabilities: Capabilities) -> None:
     """
     for each in fields(Sampling):
         value = getattr(request.sampling, each.name)
-        if each.name not in capabilities.sampling and value != each.default:
-            raise InvalidRequest(
-                each.name,
-                f"{each.name} is {value}, but the loaded model does not support it. Leave it "
-                f"out{'' if each.default is None else f', or send {each.default}'}.",
-            )
-    for name in ("logit_bias", "top_logprobs"):
-        if getattr(request, name) and not getattr(capabilities, name):
-            raise InvalidRequest(
-                name,
-                f"{name} is not supported by the loaded model. Leave it out.",
-            )
-    if request.grammar is not None and not capabilities.grammars:
-        raise InvalidRequest(
-            "grammar",
-            "grammar is not supported by the loaded model. Leave it out.",
+        require(
+            each.name in capabilities.sampling or value == each.default,
+            each.name,
+            f"is {value}, but the loaded model does not support it. Leave it "
+            f"out{'' if each.default is None else f', or send {each.default}'}.",
         )
-    if request.tools and capabilities.calls is None:
-        raise InvalidRequest(
-            "tools", "tools are not supported by the loaded model. Leave them out."
-        )
+    supported = {
+        **{name: getattr(capabilities, name) for name in ("logit_bias", "top_logprobs")},
+        **{"grammar": capabilities.grammars, "tools": capabilities.calls is not None},
+    }
+    for name, is_supported in supported.items():
+        fine = bool(is_supported) or not getattr(request, name)
+        require(fine, name, "is not supported by the loaded model. Leave it out.")
     if any(message.images for message in request.messages) and not capabilities.images:
         raise InvalidRequest("messages", f"An image was sent. {capabilities.why_no_images}")
     control = request.speculation.control
-    if control is not Control.OFF and control not in capabilities.controllers:
-        raise InvalidRequest(
-            "controller",
-            f"controller is {str(control)!r}, but the loaded model's server decides how far "
-            "it drafts. Leave controller and depth out.",
-        )
+    require(
+        control is Control.OFF or control in capabilities.controllers,
+        "controller",
+        f"is {str(control)!r}, but the loaded model's server decides how far it drafts. Leave "
+        "controller and depth out.",
+    )
     rule = request.speculation.acceptance
     rules = tuple(dict.fromkeys((AcceptanceRule.AUTO, *capabilities.rules)))
-    if rule not in rules:
-        raise InvalidRequest(
-            "acceptance",
-            f"acceptance is {str(rule)!r}, which the loaded model does not support; it must "
-            f"be one of {', '.join(rules)}.",
-        )
+    require(
+        rule in rules,
+        "acceptance",
+        f"is {str(rule)!r}, which the loaded model does not support; it must be one of "
+        f"{', '.join(rules)}.",
+    )
 
 
 def check_drafting(speculation: Speculation, capabilities: Capabilities) -> None:

@@ -35,20 +35,11 @@ cli = group(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-cli.command()(serve.ui)
-cli.command()(serve.app)
-cli.command()(chat.chat)
-cli.command()(serve.serve)
-cli.command()(worker.worker)
-cli.command()(race.race)
-cli.command()(verify.verify)
-cli.command()(chat.replay)
-cli.command()(train.train)
-cli.command()(train.learn)
-cli.command()(plan.plan)
-cli.command()(settings.compiler)
-cli.command()(settings.settings)
-cli.command()(settings.diagnostics)
+for each in (
+    serve.ui, serve.app, chat.chat, serve.serve, worker.worker, race.race, verify.verify, chat.replay,
+    train.train, train.learn, plan.plan, settings.compiler, settings.settings, settings.diagnostics,
+):  # fmt: skip
+    cli.command()(each)
 cli.add_typer(bench.cli, name="bench")
 cli.add_typer(models.cli, name="models")
 cli.add_typer(mcp.cli, name="mcp")

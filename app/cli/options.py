@@ -64,14 +64,10 @@ ControllerOption = Annotated[
         "fixed with --depth."
     ),
 ]
-
-
 NativeOption = Annotated[
     bool,
     Option("--native/--no-native", help="Use the compiled kernels on a CPU (fast), or PyTorch."),
 ]
-
-
 DeviceOption = Annotated[
     str, Option(help="auto (a supported CUDA GPU, else the CPU), cpu or cuda.")
 ]

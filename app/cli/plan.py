@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import fields
 from pathlib import Path
 
 from typer import Argument, Option
@@ -71,34 +72,14 @@ def plan(
     data_dir: options.DataDirOption = None,
 ) -> None:
     """Plan a GPU deployment on vLLM, SGLang, TensorRT-LLM or Dynamo; starts nothing."""
+    given = dict(locals())
     from app.cli.text.plan import loads_text, plan_text
     from app.deploy.launch_plan import PlanOptions, check_folder, facts, plan_for, write_folder
     from app.deploy.render import render
 
     if out is not None:
         check_folder(out)
-    plan_options = PlanOptions(
-        target,
-        gpus,
-        engine,
-        method,
-        draft,
-        depth,
-        users,
-        context,
-        quantization,
-        kv_cache_dtype,
-        acceptance,
-        backend,
-        task,
-        isl,
-        osl,
-        rps,
-        ttft,
-        itl,
-        price,
-        server,
-    )
+    plan_options = PlanOptions(**{each.name: given[each.name] for each in fields(PlanOptions)})
     made = plan_for(plan_options, paths.data_folder(data_dir), os.environ.get("API_KEY"))
     rendered = render(made)
     plan_facts = facts(made, rendered)

@@ -48,6 +48,7 @@ from engine.request import Control, Request
 from engine.thoughts import CLOSING, OPENING
 from engine.tool_calls.lark import content_in_channels, grammar_of_calls
 from engine.tool_calls.styles import HARMONY
+from engine.values import require
 from engine.values.grammar import Grammar, GrammarKind
 from engine.values.prompt import Prompt, TokenPart
 from engine.values.tools import Tool
@@ -153,14 +154,11 @@ class Session:
             if not 0 <= token < vocabulary:
                 raise InvalidRequest("prompt", f"Token id {token} is {outside}")
         for token, _ in request.logit_bias:
-            if not 0 <= token < vocabulary:
-                raise InvalidRequest("logit_bias", f"logit_bias names token {token}, {outside}")
+            require(0 <= token < vocabulary, "logit_bias", f"names token {token}, {outside}")
         speculation = request.speculation
         why = self.target.model.info.undraftable
-        if why and speculation.proposer != "none":
-            raise InvalidRequest(
-                "proposer", f"proposer is {speculation.proposer!r}. {why} Choose none."
-            )
+        can_draft = not why or speculation.proposer == "none"
+        require(can_draft, "proposer", f"is {speculation.proposer!r}. {why} Choose none.")
         proposers.check(speculation.proposer, speculation.options, self.resources)
         return prompt
 
@@ -338,12 +336,11 @@ class Session:
             return next_logits(model, tokens, choices)
 
     def _check_text(self, tokens: Sequence[int]) -> None:
-        if not tokens:
-            raise InvalidRequest("input", "input is empty.")
+        require(bool(tokens), "input", "is empty.")
         if len(tokens) > self.target.context:
             raise ContextExceeded(len(tokens), self.target.context, replies=False)
-        if not all(0 <= token < self.target.model.info.vocabulary for token in tokens):
-            raise InvalidRequest("input", "input has a token outside this model's vocabulary.")
+        known = all(0 <= token < self.target.model.info.vocabulary for token in tokens)
+        require(known, "input", "has a token outside this model's vocabulary.")
 
     def _need_pooling(self) -> Pooling:
         if self._pooling is None:

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from engine.decoding.text.codec import TextCodec
-from engine.errors import InvalidRequest
 from engine.models.base import ModelInfo
 from engine.request import Request
+from engine.values import require
 from engine.values.prompt import Prompt
 
 
@@ -44,9 +44,6 @@ class SessionTokenizer:
 
     def _check(self, tokens: Sequence[int]) -> None:
         size = self.model.vocabulary
-        for token in tokens:
-            if not 0 <= token < size:
-                raise InvalidRequest(
-                    "tokens",
-                    f"tokens contains {token}, outside this model's vocabulary of {size} tokens.",
-                )
+        outside = next((token for token in tokens if not 0 <= token < size), None)
+        where = f"contains {outside}, outside this model's vocabulary of {size} tokens."
+        require(outside is None, "tokens", where)

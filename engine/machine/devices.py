@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.errors import DeviceLost, InvalidRequest, OutOfMemory
+from engine.values import require
 
 if TYPE_CHECKING:
     import torch
@@ -135,10 +136,7 @@ def choose(
 
 def check(wanted: str) -> str:
     """Return ``wanted`` if it names a device. Raises InvalidRequest."""
-    if wanted not in DEVICES:
-        raise InvalidRequest(
-            "device", f"device is {wanted!r}; it must be one of {', '.join(DEVICES)}."
-        )
+    require(wanted in DEVICES, "device", f"is {wanted!r}; it must be one of {', '.join(DEVICES)}.")
     return wanted
 
 

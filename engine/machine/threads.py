@@ -13,9 +13,9 @@ from pathlib import Path
 
 import psutil
 
-from engine.errors import InvalidRequest
 from engine.machine import cgroups
 from engine.machine.processor import cpuinfo
+from engine.values import require
 
 _CACHED = 32 << 20
 """Bytes of weights: 15 MB in 12 layers take as long on one thread as on two (docs/log/page.md)."""
@@ -35,12 +35,12 @@ def use(count: int | None = None) -> int:
 def check(count: int | None) -> int | None:
     """Return ``count`` if this machine can run that many threads at once. Raises InvalidRequest."""
     limit = largest()
-    if count is not None and not 1 <= count <= limit:
-        raise InvalidRequest(
-            "threads",
-            f"threads is {count}; it must be 1 to {limit}, the processors available to this "
-            f"process. The default is {default()}.",
-        )
+    require(
+        count is None or 1 <= count <= limit,
+        "threads",
+        f"is {count}; it must be 1 to {limit}, the processors available to this process. The default "
+        f"is {default()}.",
+    )
     return count
 
 

@@ -20,24 +20,20 @@ from engine.values.tools import Calling
 Json = dict[str, Any]
 
 
+_NEVER = {
+    "reply_prefix": "A server receives text, so it cannot continue a reply. Retry instead.",
+    "end_tokens": "The loaded model runs on a server, which accepts no further end tokens.",
+    "prefill": "prefill is not possible: the loaded model runs on a server, which begins each reply "
+    "itself. End the messages with a user message.",
+}
+
+
 def check(request: Request, kind: Kind, context: int) -> None:
     """Raise InvalidRequest for what this kind of server does not accept, and ContextExceeded for too many
     token ids; only the server counts text. ``context`` 0: unknown."""
-    if request.reply_prefix:
-        raise InvalidRequest(
-            "reply_prefix",
-            "A server receives text, so it cannot continue a reply. Retry instead.",
-        )
-    if request.end_tokens:
-        raise InvalidRequest(
-            "end_tokens", "The loaded model runs on a server, which accepts no further end tokens."
-        )
-    if request.prefill:
-        raise InvalidRequest(
-            "prefill",
-            "prefill is not possible: the loaded model runs on a server, which begins each reply "
-            "itself. End the messages with a user message.",
-        )
+    for name, why in _NEVER.items():
+        if getattr(request, name):
+            raise InvalidRequest(name, why)
     if request.token_ids is not None and context and len(request.token_ids) + 1 > context:
         raise ContextExceeded(len(request.token_ids), context)
     if kind is Kind.FORETOKEN:

@@ -15,6 +15,7 @@ from engine.tool_calls.forms import JSON, rules_of
 from engine.tool_calls.forms.json_form import json_rule
 from engine.tool_calls.reading import MIDDLE, NAME
 from engine.tool_calls.styles import HARMONY, CallStyle
+from engine.values import require
 from engine.values.grammar import Grammar, GrammarKind
 from engine.values.tools import Tool, ToolChoice
 
@@ -39,12 +40,8 @@ def grammar_of_calls(
     or the tool that is to be called is not among ``tools``.
     """
     offered = [tool for tool in tools if choice.name in (None, tool.name)]
-    if not offered:
-        raise InvalidRequest(
-            "tool_choice",
-            f"tool_choice names {choice.name!r}, which is not among the tools: "
-            f"{', '.join(tool.name for tool in tools)}.",
-        )
+    missing = f"names {choice.name!r}, which is not among the tools: "
+    require(bool(offered), "tool_choice", missing + ", ".join(tool.name for tool in tools) + ".")
     several = choice.parallel and choice.name is None
 
     def lark(text: str) -> str:

@@ -20,7 +20,7 @@ from app.cli.text.output import check_writable, progress, table, write_report
 from engine.api import LoadRequest
 from engine.errors import InvalidRequest
 from engine.request import FIXED_DEPTH, PLAIN, Control, Speculation, controller_named
-from engine.values import MAX_DEPTH
+from engine.values import MAX_DEPTH, require
 from engine.values.sampling import AcceptanceRule, Sampling, rule_named
 from engine.values.units import counted
 
@@ -120,15 +120,14 @@ def _methods(text: str | None) -> tuple[str, ...] | None:
             raise InvalidRequest(
                 "methods", f"There is no method {name!r}; choose from {', '.join(known)}."
             )
-    if not names:
-        raise InvalidRequest("methods", f"methods is empty; choose from {', '.join(known)}.")
+    require(bool(names), "methods", f"is empty; choose from {', '.join(known)}.")
     return names
 
 
 def _depths(text: str) -> tuple[int, ...]:
     numbers = [part.strip() for part in text.split(",") if part.strip()]
-    if not numbers or not all(number.isdecimal() for number in numbers):
-        raise InvalidRequest("depths", f"depths is {text!r}; give numbers, such as 1,2,3,4,8.")
+    given = bool(numbers) and all(number.isdecimal() for number in numbers)
+    require(given, "depths", f"is {text!r}; give numbers, such as 1,2,3,4,8.")
     depths = tuple(sorted({int(number) for number in numbers}))
     for depth in depths:
         Speculation(depth=depth)
@@ -212,12 +211,8 @@ def compare(
     rule = rule_named(acceptance)
     Sampling(temperature=temperature, seed=seed)  # refused before anything is loaded, as are depths
     controls = [controller_named(name) for name in controller or ("fixed",)]
-    if Control.OFF in controls:
-        raise InvalidRequest(
-            "controller",
-            "controller is 'off', which drafts nothing. No drafting is measured in any case: choose "
-            "fixed or auto.",
-        )
+    nothing = "is 'off', which drafts nothing. That is measured anyway: choose fixed or auto."
+    require(Control.OFF not in controls, "controller", nothing)
     for value in depth or ():
         Speculation(depth=value)
     folder = paths.data_folder(data_dir)

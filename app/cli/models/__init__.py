@@ -14,27 +14,7 @@ from typer import Argument, Option
 from app import paths
 from app.cli import options
 from app.cli.group import group
-from app.cli.models.found import (
-    add_model_folder,
-    delete,
-    disk,
-    drafts,
-    export_gguf,
-    facts,
-    fit_command,
-    inventory_in,
-    print_found,
-    remove_model_folder,
-)
-from app.cli.models.hub import (
-    check_catalog,
-    connect,
-    download_repository,
-    forget_server,
-    look_up,
-    search,
-    token,
-)
+from app.cli.models import found, hub
 from app.cli.text.output import table
 from app.settings.defaults import Default, Defaults
 from engine.api import LoadRequest
@@ -45,19 +25,11 @@ if TYPE_CHECKING:
     from engine.loading.inventory import Inventory, ModelSpec
 
 cli = group(help="List, check, download and export models. Without a command: list.")
-cli.command("export-gguf")(export_gguf)
-cli.command("drafts")(drafts)
-cli.command("add-folder")(add_model_folder)
-cli.command("remove-folder")(remove_model_folder)
-cli.command("search")(search)
-cli.command("look-up")(look_up)
-cli.command("check-catalog")(check_catalog)
-cli.command("token")(token)
-cli.command("connect")(connect)
-cli.command("forget-server")(forget_server)
-cli.command("fit")(fit_command)
-cli.command("disk")(disk)
-cli.command("delete")(delete)
+for each in (
+    found.export_gguf, found.drafts, found.add_folder, found.remove_folder, hub.search, hub.look_up,
+    hub.check_catalog, hub.token, hub.connect, hub.forget_server, found.fit, found.disk, found.delete,
+):  # fmt: skip
+    cli.command()(each)
 
 
 @cli.callback(invoke_without_command=True)
@@ -81,7 +53,7 @@ def list_models(
     as_json: options.JsonOption = False, data_dir: options.DataDirOption = None
 ) -> None:
     """List the catalog and the models of other programs: what is on disk, and what fits in memory."""
-    inventory = inventory_in(data_dir)
+    inventory = found.inventory_in(data_dir)
     catalog = inventory.catalog
     entries = [describe(spec, inventory) for spec in catalog.models]
     rows = [
@@ -107,7 +79,7 @@ def list_models(
     if servers:
         print("\n" + table(("server", "name", "address"), servers, frozenset()))
     others = list(inventory.scan())
-    print_found(others)
+    found.print_found(others)
     stored = Defaults(paths.data_folder(data_dir)).all().values()
     if stored:
         print()
@@ -121,7 +93,7 @@ def list_models(
             "models": entries,
             "pairs": named,
             "servers": [{"id": s[0], "name": s[1], "address": s[2]} for s in servers],
-            "found": [facts(one) for one in others],
+            "found": [found.facts(one) for one in others],
             "defaults": measured,
         }
         print(json.dumps(listed, ensure_ascii=False))
@@ -204,9 +176,9 @@ def download(
     from app.cli.loading import Status
     from engine.loading.inventory import names_repository
 
-    inventory = inventory_in(data_dir)
+    inventory = found.inventory_in(data_dir)
     if names_repository(model):
-        download_repository(model, file, inventory)
+        hub.download_repository(model, file, inventory)
         return
     pairing = inventory.resolve(LoadRequest.parse(model))
     drafting = pairing.target.companions if pairing.draft is None else (pairing.draft,)
@@ -223,7 +195,7 @@ def why(
     data_dir: options.DataDirOption = None,
 ) -> None:
     """Show whether a draft fits a target, or why not."""
-    inventory = inventory_in(data_dir)
+    inventory = found.inventory_in(data_dir)
     big, small = (inventory.resolve(LoadRequest.parse(name)).target for name in (target, draft))
     choice = inventory.judge_draft(big, small)
     if not choice.fits:

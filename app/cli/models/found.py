@@ -14,7 +14,7 @@ from typer import Argument, Option
 from app import paths
 from app.cli import options
 from app.cli.text.output import table
-from app.inventory.model_folders import add_folder, remove_folder
+from app.inventory import model_folders
 from engine.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -106,14 +106,16 @@ def drafts(
         print(json.dumps({"target": target, "drafts": listed}, ensure_ascii=False))
 
 
-def add_model_folder(folder: Folder, data_dir: options.DataDirOption = None) -> None:
+def add_folder(folder: Folder, data_dir: options.DataDirOption = None) -> None:
     """Add a models folder."""
-    print(f"Models in {add_folder(paths.data_folder(data_dir), folder)} are now listed.")
+    print(
+        f"Models in {model_folders.add_folder(paths.data_folder(data_dir), folder)} are now listed."
+    )
 
 
-def remove_model_folder(folder: Folder, data_dir: options.DataDirOption = None) -> None:
+def remove_folder(folder: Folder, data_dir: options.DataDirOption = None) -> None:
     """Remove a models folder from the list; its files stay."""
-    remove_folder(paths.data_folder(data_dir), folder)
+    model_folders.remove_folder(paths.data_folder(data_dir), folder)
     print(f"Models in {folder} are no longer listed.")
 
 
@@ -189,7 +191,7 @@ def export_gguf(
         print(f"Note: {note}")
 
 
-def fit_command(
+def fit(
     pair: str = Argument(..., help="A pair or model of the catalog, or TARGET[::DRAFT]."),
     context: int | None = Option(None, help="Context in tokens. Default: as many as fit."),
     quantization: options.QuantizationOption = "auto",

@@ -133,7 +133,7 @@ def docker(
     passed = (
         "HF_TOKEN",
         *passes,
-        *([VLLM_KEY] if behind_balancer(plan) and _is_vllm(plan) else []),
+        *([VLLM_KEY] if behind_balancer(plan) and plan.request.engine == VLLM else []),
     )
     address = (
         Shell(f'"$HOST:{PORT}:{PORT}"') if behind_balancer(plan) else f"{LOOPBACK}:{PORT}:{PORT}"
@@ -187,10 +187,6 @@ def behind_balancer(plan: Plan) -> bool:
     return plan.starts > 1 and plan.request.engine in (VLLM, SGLANG, TRTLLM)
 
 
-def _is_vllm(plan: Plan) -> bool:
-    return plan.request.engine == VLLM
-
-
 def _takes_key(plan: Plan) -> bool:
     return plan.request.engine in (VLLM, SGLANG)
 
@@ -204,7 +200,7 @@ def listens(plan: Plan) -> list[str]:
         lines += [
             'export API_KEY="${API_KEY:-}"',
             f'[ "$HOST" = {LOOPBACK} ] || : "${{API_KEY:?set a key that clients send, or leave HOST}}"',
-            *([f'export {VLLM_KEY}="$API_KEY"'] if _is_vllm(plan) else []),
+            *([f'export {VLLM_KEY}="$API_KEY"'] if plan.request.engine == VLLM else []),
         ]
     return lines
 

@@ -14,6 +14,7 @@ from app.server.fields.structured import Body, check_closed
 from engine.errors import InvalidRequest
 from engine.request import MAX_TEMPLATE_VALUES, OptionValue
 from engine.tool_calls.in_reply import call_of
+from engine.values import require
 from engine.values.tools import NO_PARAMETERS, Calling, Tool, ToolCall, ToolChoice
 
 MAX_TOOLS = 128
@@ -124,10 +125,8 @@ def tools_of(body: ToolsBody) -> dict[str, Any]:
         return {}
     if choice == "none":
         return {}
-    if len(tools) > MAX_TOOLS:
-        raise InvalidRequest(
-            "tools", f"tools has {len(tools)} entries; at most {MAX_TOOLS} are allowed."
-        )
+    many = f"has {len(tools)} entries; at most {MAX_TOOLS} are allowed."
+    require(len(tools) <= MAX_TOOLS, "tools", many)
     return {
         "tools": tuple(_tool(each.function, at) for at, each in enumerate(tools)),
         "tool_choice": ToolChoice(

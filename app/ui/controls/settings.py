@@ -134,8 +134,7 @@ def whole(name: str, value: Any) -> int | None:
     if value is None or value == "":
         return None
     number = decimal(name, value)
-    if not number.is_integer():
-        raise InvalidRequest(name, f"{name} is {value}; it must be a whole number.")
+    require(number.is_integer(), name, f"is {value}; it must be a whole number.")
     return int(number)
 
 
@@ -145,8 +144,7 @@ def decimal(name: str, value: Any) -> float:
         number = float(value)
     except (TypeError, ValueError, OverflowError):
         number = math.nan
-    if not math.isfinite(number):
-        raise InvalidRequest(name, f"{name} is {shown(value)}; it must be a number.")
+    require(math.isfinite(number), name, f"is {shown(value)}; it must be a number.")
     return number
 
 
@@ -167,8 +165,7 @@ def _kept(name: str, value: Any) -> Any:
         return None
     kind = kind_of(name)
     made = _as(kind, value)
-    if made is None:
-        raise InvalidRequest(name, f"{name} is {shown(value)}; it must be {noun(kind)}.")
+    require(made is not None, name, f"is {shown(value)}; it must be {noun(kind)}.")
     if name == "controller":
         controller_named(made)
     if name == "acceptance":
@@ -179,10 +176,8 @@ def _kept(name: str, value: Any) -> Any:
 
 def _kept_options(value: Any) -> dict[str, Options]:
     """Return stored options without values that no option can have. Raises InvalidRequest."""
-    if not isinstance(value, dict):
-        raise InvalidRequest(
-            "options", f"options is {shown(value)}; it must hold the options of each method."
-        )
+    wrong = f"is {shown(value)}; it must hold the options of each method."
+    require(isinstance(value, dict), "options", wrong)
     made: dict[str, Options] = {}
     for proposer, own in value.items():
         if isinstance(own, dict):

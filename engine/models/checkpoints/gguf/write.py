@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from engine.errors import InvalidRequest, ModelError, NotInstalled
+from engine.errors import ModelError, NotInstalled
 from engine.models.architecture import Rope
 from engine.models.checkpoints.checkpoint import Checkpoint, inspect
 from engine.models.checkpoints.gguf.names import LAYER_PARTS, OUTER_PARTS
@@ -25,6 +25,7 @@ from engine.models.checkpoints.tensors import Tensors
 from engine.models.rope import read_rope, rope_settings
 from engine.models.rotation import interleave
 from engine.models.tensor_shapes import Names
+from engine.values import require
 
 if TYPE_CHECKING:
     import gguf
@@ -151,8 +152,7 @@ def export(folder: Path, file: Path, kind: str = "f16") -> Exported:
     reason = why_not_installed()
     if reason is not None:
         raise NotInstalled(reason)
-    if kind not in TYPES:
-        raise InvalidRequest("type", f"type is {kind!r}; it must be one of {', '.join(TYPES)}.")
+    require(kind in TYPES, "type", f"is {kind!r}; it must be one of {', '.join(TYPES)}.")
     checkpoint = inspect(folder)
     check(checkpoint)
     vocabulary = read_vocabulary(checkpoint)
