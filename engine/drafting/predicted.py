@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import takewhile
+from itertools import repeat, takewhile
 from typing import ClassVar
 
 from engine.decoding.acceptance import Acceptance
@@ -70,7 +70,7 @@ class PredictedProposer:
         copied = self._copy.draft(max(budget.depth, len(budget.needed)))
         copied = tuple(takewhile(lambda token: token != _END, copied))
         rate = (self._correct + _PRIOR_WEIGHT * _PRIOR) / (self._observed + _PRIOR_WEIGHT)
-        expected = expected_accepted(rate, len(copied))
+        expected = expected_accepted(repeat(rate, len(copied)))
         self._drafted = copied[: recall_depth(expected, budget)]
         self._other_proposed = not self._drafted
         if self._other_proposed:

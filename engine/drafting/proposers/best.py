@@ -96,9 +96,9 @@ class HybridProposer:
 
 
 _DECAY = 0.9
-"""Decay of an observation per later one of the same length class: about the last ten matter."""
-_PRIOR = (0.0, 0.2, 0.4, 0.55, 0.9)
-"""Prior acceptance of a recalled token, by the bit length of the number recalled: see docs/log."""
+"""Decay of an observation per later one of the same class: about the last ten matter."""
+_PRIOR = (0.0, 0.2, 0.45, 0.7, 0.95)
+"""Prior acceptance of a recalled token, by the bit length of what is matched before it: see docs/log."""
 _PRIOR_WEIGHT = 4.0
 """Weight of the prior, in tokens."""
 
@@ -106,7 +106,8 @@ _PRIOR_WEIGHT = 4.0
 class RecallAccuracy:
     """Acceptance of recalled text within one text, observed in every round, whoever drafted.
 
-    Recalled text is as long as the match before it, so long ones are more accurate than short ones.
+    Recalled text is as long as the match before it. Longer matches are more accurate, and each recalled
+    token that is right is matched in its turn.
     """
 
     def __init__(self) -> None:
@@ -114,21 +115,26 @@ class RecallAccuracy:
 
     def observe(self, recalled: Sequence[int], actual: Sequence[int]) -> None:
         """Compare ``recalled`` tokens with the ``actual`` ones, up to the first difference."""
-        counts = self._counts[len(recalled).bit_length()]
-        counts[:] = _DECAY * counts[0], _DECAY * counts[1]
-        for token, wanted in zip(recalled, actual, strict=False):
-            counts[0] += token == wanted
-            counts[1] += 1
+        pairs = zip(recalled, actual, strict=False)
+        for matched, (token, wanted) in enumerate(pairs, len(recalled)):
+            counts = self._counts[_class(matched)]
+            counts[:] = _DECAY * counts[0] + (token == wanted), _DECAY * counts[1] + 1
             if token != wanted:
                 break
 
     def expected(self, length: int) -> list[float]:
         """Return the expected accepted tokens among the first 1, 2, ... of ``length`` recalled ones."""
-        rate, classes = 0.0, length.bit_length() + 1
-        for prior, (correct, observed) in zip(_PRIOR[:classes], self._counts, strict=False):
+        rate, rates = 0.0, list[float]()
+        for prior, (correct, observed) in zip(_PRIOR, self._counts, strict=True):
             # Longer recalls are at least as accurate as shorter ones.
             rate = (correct + _PRIOR_WEIGHT * max(prior, rate)) / (observed + _PRIOR_WEIGHT)
-        return expected_accepted(rate, length)
+            rates.append(rate)
+        return expected_accepted(rates[_class(length + right)] for right in range(length))
+
+
+def _class(matched: int) -> int:
+    """Return the class of a token that so many matching ones precede."""
+    return min(matched.bit_length(), len(_PRIOR) - 1)
 
 
 class BestProposer:
@@ -167,7 +173,8 @@ class BestProposer:
 
     def propose(self, context: Context, budget: Budget) -> DraftProposal:
         name = budget.proposer or self._preferred
-        self._recalled = self.suffix.recall(context, max(budget.depth, len(budget.needed))).tokens
+        # Its full length tells its accuracy, also where fewer tokens are still wanted.
+        self._recalled = self.suffix.recall(context, MAX_DEPTH).tokens
         depth = budget.depth
         if name is not None:
             depth = recall_depth(self.accuracy.expected(len(self._recalled)), budget)

@@ -11,9 +11,9 @@ match would be lost.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, repeat
+from itertools import accumulate
 from operator import attrgetter, mul
 
 from engine.decoding.context import Context, chunks, common_prefix
@@ -139,9 +139,9 @@ class SuffixProposer(BaseProposer):
             self._matches = [(past, past.follow(match, token)) for past, match in self._matches]
 
 
-def expected_accepted(rate: float, length: int) -> list[float]:
-    """Return the expected accepted tokens of a draft of 1, 2, ... ``length``, at acceptance ``rate``."""
-    return list(accumulate(accumulate(repeat(rate, length), mul)))
+def expected_accepted(rates: Iterable[float]) -> list[float]:
+    """Return the expected accepted tokens of a draft of 1, 2, ... tokens with acceptance ``rates``."""
+    return list(accumulate(accumulate(rates, mul)))
 
 
 def recall_depth(expected: Sequence[float], budget: Budget) -> int:

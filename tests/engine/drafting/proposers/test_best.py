@@ -110,7 +110,10 @@ def test_of_past_text_as_much_is_drafted_as_is_fastest(best: BestProposer) -> No
 
 def test_past_text_is_cut_to_what_is_still_wanted(best: BestProposer) -> None:
     context = begin(best)
-    wanted = Budget(2, 15, proposer="a", needed=ALWAYS[:3])
+    # It counts as accurate as all that is recalled, which a long match precedes.
+    expected = best.accuracy.expected(6)[2]
+    assert best.accuracy.expected(3)[2] < expected
+    wanted = Budget(2, 15, proposer="a", needed=(*NEVER[:2], expected - 0.01))
     assert drafted(best.propose(context, wanted)) == ("suffix", (26, 27, 28))
 
 
@@ -146,6 +149,12 @@ def test_where_short_recollections_come_true_longer_ones_are_believed() -> None:
         accuracy.observe((1, 2, 3), (1, 2, 3, 4))
     assert accuracy.expected(5)[4] > 1.3 * before[4]
     assert accuracy.expected(1) == RecallAccuracy().expected(1)
+
+
+def test_the_more_recalled_tokens_are_right_the_likelier_the_next_one_is() -> None:
+    one, two, three, *_ = RecallAccuracy().expected(6)
+    assert (two - one) / one == pytest.approx(one)
+    assert (three - two) / (two - one) > one + 0.1
 
 
 @given(st.lists(st.tuples(st.integers(0, 15), st.integers(0, 16)), max_size=60))
