@@ -265,7 +265,7 @@ class Auto:
         """Return a drafter at its best depth up to ``most``. ``rate``: assume this acceptance."""
         found, option = self._round_times(name), self._plain()
         tokens = rows = before = 1.0
-        stopped = draft_s = 0.0  # of drafts that end before this token
+        stopped, draft_s = 0.0, found.drafts[0]  # stopped: of drafts that end before this token
         best = option._replace(name=name, speed=0.0)
         rates = self.members[name].survival(rate)
         depths = zip(found.seconds[1 : most + 1], found.drafts[1:], rates, strict=False)
@@ -292,14 +292,15 @@ class Auto:
         seconds, drafts, token_s, row_s = [verify[first] + always], [0.0], 0.0, 0.0
         if name is not None:
             member, taken = self.members[name], self.members[name].draft_times
-            depths = range(1, self._room + 1)
-            drafts += [taken(n) if taken.known else n * ASSUMED * verify[1] for n in depths]
+            depths = range(self._room + 1)
+            # Also of drafts that end with their first token, of which nothing is verified.
+            drafts = [taken(n) if taken.known else n * ASSUMED * verify[1] for n in depths]
             wait = min(taken.wait, costs.verify.wait) / costs.pace + self._extra_s
             rows = [verify[min(first + member.nodes(depth), MAX_ROWS)] for depth in depths]
-            seconds += [row + drafts[n] + always + wait for n, row in enumerate(rows, 1)]
-            if (last := min(len(rows), _COST_DEPTH)) > 1:
+            seconds = [row + drafts[n] + always + wait for n, row in enumerate(rows)]
+            if (last := min(self._room, _COST_DEPTH)) > 1:
                 # Negative if trees are wider the shallower they are.
-                row_s = max(rows[last - 1] - rows[0], 0.0) / (last - 1)
+                row_s = max(rows[last] - rows[1], 0.0) / (last - 1)
                 token_s = row_s + max(drafts[last] - drafts[1], 0.0) / (last - 1)
         self._times[name] = _RoundTimes(seconds, drafts, token_s, row_s)
         return self._times[name]

@@ -19,15 +19,17 @@ class Telling(Machine):
 
     bend: float = 1.0
     silent: bool = False
+    sure: float = 0.5
+    unsure: tuple[float, float] = (0.5, 0.2)
 
     def round(self, index: int, budget: Budget) -> Round:
         rates: list[float] = []
         stated: list[float] = []
         steps, batch = 0, 1.0
-        sure = self.chance.random() < 0.5
+        sure = self.chance.random() < self.sure
         while steps < min(budget.depth, self.most):
             steps += 1
-            chance = self.chance.choice((0.99, 0.9) if sure else (0.5, 0.2))
+            chance = self.chance.choice((0.99, 0.9) if sure else self.unsure)
             batch *= chance**self.bend
             if self.silent or batch >= budget.row_floor:
                 rates.append(chance)
@@ -77,6 +79,13 @@ def test_a_token_that_is_drafted_already_has_only_its_row_to_pay_for() -> None:
     free = Telling(lambda rows: 0.95 + 0.05 * rows, 0.0)
     last = play(free, warm(free).auto(15), 200)[-1].budget
     assert last.row_floor == pytest.approx(last.floor, rel=0.3)
+
+
+def test_drafts_of_which_nothing_is_verified_cost_their_time() -> None:
+    machine = Telling(lambda rows: 0.8 + 0.2 * rows, 0.3, sure=0.1, unsure=(0.05, 0.05))
+    rounds = play(machine, warm(machine).auto(15), 2000)[500:]
+    assert sum(not one.budget.depth for one in rounds) > 0.7 * len(rounds)
+    assert speed_of(rounds) > 0.95 * speed_of(play(machine, Fixed(0), 1500))
 
 
 def test_who_says_nothing_of_its_tokens_is_asked_for_nothing() -> None:
