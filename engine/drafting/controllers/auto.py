@@ -302,8 +302,7 @@ class Auto:
                 # Negative if trees are wider the shallower they are.
                 row_s = max(rows[last] - rows[1], 0.0) / (last - 1)
                 token_s = row_s + max(drafts[last] - drafts[1], 0.0) / (last - 1)
-        self._times[name] = _RoundTimes(seconds, drafts, token_s, row_s)
-        return self._times[name]
+        return self._times.setdefault(name, _RoundTimes(seconds, drafts, token_s, row_s))
 
     def _recall_times(self) -> list[float]:
         """Return the seconds of a round that drafts 1, 2, ... recalled tokens; empty without recall."""

@@ -97,7 +97,7 @@ class HybridProposer:
 
 _DECAY = 0.9
 """Decay of an observation per later one of the same class: about the last ten matter."""
-_PRIOR = (0.0, 0.2, 0.45, 0.7, 0.95)
+_PRIOR = (0.0, 0.2, 0.45, 0.7, 0.93, 0.97)
 """Prior acceptance of a recalled token, by the bit length of what is matched before it: see docs/log."""
 _PRIOR_WEIGHT = 4.0
 """Weight of the prior, in tokens."""
@@ -106,8 +106,7 @@ _PRIOR_WEIGHT = 4.0
 class RecallAccuracy:
     """Acceptance of recalled text within one text, observed in every round, whoever drafted.
 
-    Recalled text is as long as the match before it. Longer matches are more accurate, and each recalled
-    token that is right is matched in its turn.
+    Recalled text is as long as the match before it, which each token that is right makes longer.
     """
 
     def __init__(self) -> None:
@@ -117,7 +116,7 @@ class RecallAccuracy:
         """Compare ``recalled`` tokens with the ``actual`` ones, up to the first difference."""
         pairs = zip(recalled, actual, strict=False)
         for matched, (token, wanted) in enumerate(pairs, len(recalled)):
-            counts = self._counts[_class(matched)]
+            counts = self._counts[matched.bit_length()]
             counts[:] = _DECAY * counts[0] + (token == wanted), _DECAY * counts[1] + 1
             if token != wanted:
                 break
@@ -129,12 +128,7 @@ class RecallAccuracy:
             # Longer recalls are at least as accurate as shorter ones.
             rate = (correct + _PRIOR_WEIGHT * max(prior, rate)) / (observed + _PRIOR_WEIGHT)
             rates.append(rate)
-        return expected_accepted(rates[_class(length + right)] for right in range(length))
-
-
-def _class(matched: int) -> int:
-    """Return the class of a token that so many matching ones precede."""
-    return min(matched.bit_length(), len(_PRIOR) - 1)
+        return expected_accepted(rates[(length + right).bit_length()] for right in range(length))
 
 
 class BestProposer:
