@@ -31,8 +31,8 @@ from tests.support.sameness import go_back
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("device")]
 
-FAMILIES = {"qwen3.5": CudaDecoder, "lfm2-moe": CudaDecoder, "gpt-oss": TorchDecoder}
-"""Recurrences; experts with sigmoid scores, and with biases and a clamp. Torch has attention sinks."""
+FAMILIES = {"qwen3.5": CudaDecoder, "lfm2-moe": CudaDecoder, "olmoe": TorchDecoder}
+"""Recurrences; experts with sigmoid scores. Torch has norms across heads."""
 
 
 def stored_in(name: str, weight: object) -> str:
@@ -46,11 +46,9 @@ def stored_in(name: str, weight: object) -> str:
     return "F32" if floats else "MXFP4" if "exps" in name else "Q4_0" if "attn" in name else "Q8_0"
 
 
-@pytest.fixture(
-    params=["qwen3.5", "gpt-oss", pytest.param("lfm2-moe", marks=pytest.mark.exhaustive)]
-)
+@pytest.fixture(params=["qwen3.5", "olmoe", pytest.param("lfm2-moe", marks=pytest.mark.exhaustive)])
 def plan(request: pytest.FixtureRequest, tmp_path: Path) -> ModelPlan:
-    small = SMALL[request.param] if request.param == "qwen3.5" else {}
+    small = {**SMALL, "olmoe": {"intermediate_size": 64}}.get(request.param, {})
     write_family(tmp_path / "folder", request.param, **small)
     file = write_gguf(tmp_path / "folder", tmp_path / "m.gguf", stored_in)
     plan = plan_model(inspect(file), devices.choose("auto"), context=128)
@@ -88,7 +86,7 @@ def test_its_blocks_are_multiplied_as_they_are_stored(
     assert torch.equal(model.forward(text[8:], state, last=16, final=False), together)
 
 
-@pytest.mark.parametrize("plan", ["gpt-oss"], indirect=True)
+@pytest.mark.parametrize("plan", ["olmoe"], indirect=True)
 def test_its_products_are_tried_and_torch_takes_over_what_fails(
     plan: ModelPlan, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -507,7 +507,7 @@ def test_a_prompt_takes_torchs_attention_only_where_that_is_compact(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Without FlashAttention torch makes a matrix of all rows and positions, in every head."""
-    spec: Any = SimpleNamespace(window=None, score_cap=None)
+    spec: Any = SimpleNamespace(window=None, score_cap=None, sinks=False)
     keys = SimpleNamespace(device=torch.device("cuda"))
     on_gpu: Any = SimpleNamespace(keys=keys, key_scales=None)
     for available in (True, False):
