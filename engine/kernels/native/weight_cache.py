@@ -176,7 +176,8 @@ class CachedWeights:
             if table is None or not (_is_flushed(self.file) or _boot() == table["boot"] != ""):
                 return
             self._descriptor = os.open(self.file, os.O_RDONLY)
-            weakref.finalize(self, os.close, self._descriptor)
+            # Not at the process's end, where the check may still read it.
+            weakref.finalize(self, os.close, self._descriptor).atexit = False
             pages = mmap.mmap(self._descriptor, 0, access=mmap.ACCESS_READ)
             if ends(pages, table["matrices"].values()) != table["ends"]:
                 return

@@ -98,6 +98,21 @@ def test_mapped_matrices_are_the_packed_ones(
     assert mapped._packed == {}
 
 
+def test_a_check_at_the_process_s_end_finds_no_damage(model: Model) -> None:
+    """Its thread goes on while Python ends, and closed files would look damaged."""
+    model.load(model.entry())
+    code = """
+import atexit, pathlib, sys
+atexit.register(lambda: print(weights.check()))
+from engine.kernels.native.weight_cache import CachedWeights
+weights = CachedWeights(None, pathlib.Path(sys.argv[1]), ())
+assert weights.mapped is not None
+"""
+    command = [sys.executable, "-c", code, str(model.files[0])]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    assert (done.stdout, done.stderr) == ("True\n", "")
+
+
 def damaged(content: bytes, how: str) -> bytes:
     match how:
         case "truncated":
