@@ -41,6 +41,7 @@ def program(load: LoadRequest, depths: Sequence[int]) -> Program:
 
     def start(case: Case, log: Path) -> Worker:
         ours = asdict(replace(load, context=case.context, threads=case.threads))
+        del ours["remembered"]  # everything is asked for
         options = {"load": ours, "depths": list(depths), "ignore_eos": not case.eos}
         return Worker(NAME, "own", options, log)
 
