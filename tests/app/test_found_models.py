@@ -253,7 +253,10 @@ def test_a_head_that_was_trained_here_is_found_by_the_name_of_its_pair(
     runtime.read_catalog_again()
     backend = ModelsBackend(runtime)
     listed = {one["id"]: one["name"] for one in backend.why_not({"target": "pip"})["drafts"]}
-    assert (listed[str(shipped)], listed[str(mine)]) == ("MLP speculator", "Pip + mlp 1")
+    assert (listed[str(shipped)], listed[str(mine)]) == (
+        "MLP speculator",
+        "MLP speculator (Pip + mlp 1)",
+    )
     (row,) = (row for row in backend.table()["rows"] if row["id"] == "pip")
     assert "Pip + mlp 1" in row["pairs"]
 
