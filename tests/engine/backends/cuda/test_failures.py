@@ -222,10 +222,18 @@ def session_of(
 @pytest.mark.parametrize(
     ("name", "speculation", "grammar"),
     [
-        *((name, TREES, None) for name in (*EVERY_ROUND, "race_kernel")),
-        *((name, TREES, None) for name in ("times_kernel", "grow_kernel")),
-        *((name, TREES, GRAMMAR) for name in ("bf16_gemm", "accept_kernel")),
-        *((name, ON_HOST, None) for name in ("bf16_gemm", "accept_kernel")),
+        ("attend_splits", TREES, None),
+        ("grow_kernel", TREES, None),
+        ("bf16_gemm", TREES, GRAMMAR),
+        ("bf16_gemm", ON_HOST, None),
+        *(
+            pytest.param(name, each, None, marks=pytest.mark.exhaustive)
+            for name, each in (
+                *((name, TREES) for name in EVERY_ROUND if name != "attend_splits"),
+                *((name, TREES) for name in ("race_kernel", "times_kernel")),
+                ("accept_kernel", ON_HOST),
+            )
+        ),
     ],
 )
 def test_a_kernel_that_is_refused_in_mid_reply_ends_it_with_what_was_written(

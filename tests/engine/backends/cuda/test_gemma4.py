@@ -130,6 +130,7 @@ def test_an_assistant_drafts_within_rounds(folder: Path, tmp_path: Path, ordered
     assert fresh[0].q[:1] == rounds[1].q[:1]
 
 
+@pytest.mark.exhaustive
 def test_an_assistant_s_logits_are_nearly_torch_s(folder: Path, tmp_path: Path) -> None:
     """It reads the keys and values on the device, within the window and beyond."""
     write_assistant(tmp_path, sliding_window=4, num_key_value_heads=2)

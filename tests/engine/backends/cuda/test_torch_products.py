@@ -46,7 +46,12 @@ def stored_in(name: str, weight: object) -> str:
     return "F32" if floats else "MXFP4" if "exps" in name else "Q4_0" if "attn" in name else "Q8_0"
 
 
-@pytest.fixture(params=["qwen3.5", "olmoe", pytest.param("lfm2-moe", marks=pytest.mark.exhaustive)])
+@pytest.fixture(
+    params=[
+        "olmoe",
+        *(pytest.param(each, marks=pytest.mark.exhaustive) for each in ("qwen3.5", "lfm2-moe")),
+    ]
+)
 def plan(request: pytest.FixtureRequest, tmp_path: Path) -> ModelPlan:
     small = {**SMALL, "olmoe": {"intermediate_size": 64}}.get(request.param, {})
     write_family(tmp_path / "folder", request.param, **small)

@@ -154,7 +154,7 @@ def test_words_do_not_depend_on_trees(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("greedy", [True, False])
+@pytest.mark.parametrize("greedy", [pytest.param(True, marks=pytest.mark.exhaustive), False])
 def test_a_round_drafts_the_tree_of_a_new_head_on_the_host(
     new_session: Callable[..., Session], kind: str, greedy: bool, request: pytest.FixtureRequest
 ) -> None:
