@@ -11,7 +11,6 @@ from pathlib import Path
 from engine.backends.native import build
 from engine.kernels.formats import AUTO, Q4
 from engine.loading.request import LoadRequest
-from engine.machine import devices
 from engine.machine.compilers import BuildError, NoCompiler
 from engine.machine.devices import Device
 from engine.models.checkpoints.checkpoint import inspect
@@ -28,9 +27,10 @@ def needs_step(target: Path, *quantizations: str) -> bool:
 
 def for_blocks(request: LoadRequest) -> Device:
     """Return the device for ``request``; the CPU for auto if a GPU has no kernels, see ``read_facts``."""
-    wanted = AUTO if "device" in request.remembered else request.device
-    device = devices.choose(wanted)
-    return device.cpu if wanted == AUTO and not device.kernels else device
+    from engine.loading.planning.facts import device_for  # brings torch
+
+    device = device_for(request)
+    return device.cpu if request.device == AUTO and not device.kernels else device
 
 
 def compile_first(choose: Callable[[], Device], begin: Callable[[], None]) -> str | None:

@@ -110,7 +110,7 @@ def read_facts(
     Raises ModelError, IncompatiblePair, and InvalidRequest, but not for what is only remembered."""
     return _where_it_is_better(
         request,
-        device or _device(request),
+        device or device_for(request),
         lambda asked, device: facts_on(files, asked, device, replacing=replacing),
     )
 
@@ -119,7 +119,7 @@ def expected_facts(specs: Sequence[ModelSpec], request: LoadRequest) -> PairFact
     """Return the facts of a target, and of a draft or heads after it, by the catalog, for a load in place
     of what this process has on the GPU; None without one, or if no family describes a model. Raises as
     ``read_facts``."""
-    device = _device(request)
+    device = device_for(request)
     models = [expected(spec) for spec in specs if not spec.method] if device.is_gpu else []
     target, draft = (*models, None, None)[:2]
     if target is None or None in models:
@@ -137,7 +137,9 @@ def expected_facts(specs: Sequence[ModelSpec], request: LoadRequest) -> PairFact
 _LEFT_OUT = "A remembered setting was left out: {}"
 
 
-def _device(request: LoadRequest) -> Device:
+def device_for(request: LoadRequest) -> Device:
+    """Return the device that ``request`` asks for. Raises InvalidRequest, but not for what is only
+    remembered."""
     try:
         return devices.choose(
             request.device,
@@ -148,7 +150,7 @@ def _device(request: LoadRequest) -> Device:
     except InvalidRequest as refusal:
         if "device" not in request.remembered:
             raise
-        device = _device(request.without("device"))
+        device = device_for(request.without("device"))
         return replace(device, notes=(_LEFT_OUT.format(refusal), *device.notes))
 
 

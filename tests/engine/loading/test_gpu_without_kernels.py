@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +78,20 @@ def test_blocks_that_the_gpu_would_widen_stay_as_they_are_on_the_cpu(
     assert machine.plan(machine.folder).device.is_gpu  # nothing is gained
     assert for_blocks(LoadRequest(target="")).torch_device.type == "cpu"
     assert for_blocks(LoadRequest(target="", device="cuda")).is_gpu
+
+
+def test_the_step_is_compiled_first_for_a_device_that_was_remembered(machine: Machine) -> None:
+    """A CPU chosen for an earlier load counted as auto: beside a GPU with kernels nothing was compiled,
+    and the weights of a GGUF file were rounded once more."""
+    with_kernels = replace(NO_TRITON, triton=True)
+    gone = Facts(built_with_cuda=False, has_driver=False)
+    for wanted, facts, found in (
+        ("cpu", with_kernels, "cpu"), ("auto", with_kernels, "cuda"), ("cuda", OLD, "cuda"),
+        ("cuda", gone, "cpu"),
+    ):  # fmt: skip
+        machine.facts = facts
+        request = LoadRequest(target="", device=wanted, remembered=frozenset({"device"}))
+        assert for_blocks(request).torch_device.type == found
 
 
 def test_what_the_gpu_does_not_have_or_hold_is_planned_on_the_cpu(machine: Machine) -> None:
