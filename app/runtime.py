@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from app import paths
 from app.inventory import open_inventory
@@ -18,7 +19,7 @@ from app.learning import IdleLearning
 from app.loading import IdleUnloading, PairLoader
 from app.mcp.config import McpFile
 from app.mcp.servers import McpServers
-from app.settings.preferences import LoadOptionsFile, PreferencesFile
+from app.settings.preferences import COMPUTING, LoadOptions, LoadOptionsFile, PreferencesFile
 from app.web.recent_errors import RecentErrors
 from app.web.request_log import RequestLog
 from app.web.switch import Serving
@@ -109,17 +110,21 @@ class Runtime:
 
     def request(self, target: str, draft: str | None = None) -> LoadRequest:
         """Return the request for a pair chosen while the app runs. Device, threads and steps
-        are those of the start. Weight format and context were chosen for the first pair alone,
-        unless the command line states a context. The target's own load options come first. ``draft``
-        None: choose the best draft."""
+        are those of the start. Weight format and load options were chosen for the first pair alone,
+        unless the command line states the options. The target's own ones come first. ``draft`` None:
+        choose the best draft."""
+        stated = {"threads", *self.fixed} - {"kv_cache_dtype"}
+        own: dict[str, Any] = {
+            each.name: each.default for each in fields(LoadOptions) if each.name not in stated
+        }
         request = replace(
             self.first,
             target=target,
             draft=draft,
             heads=(),
             quantization=AUTO,
-            kv_cache_dtype=AUTO,
-            context=self.first.context if "context" in self.fixed else None,
+            **own,
+            remembered=self.first.remembered & {*COMPUTING},
         )
         return self.load_options.of(target).over(request, self.fixed)
 

@@ -15,10 +15,11 @@ from app.loading import BUSY
 from app.main import Settings, first_load
 from app.paths import catalog_file
 from app.runtime import Runtime
-from app.settings.preferences import LoadOptions, LoadOptionsFile
+from app.settings.preferences import COMPUTING, LoadOptions, LoadOptionsFile, PreferencesFile
 from app.storage.store import Store
 from app.ui.controls.pickers import Pickers
 from app.ui.pages.chat.backend import ChatBackend
+from app.ui.pages.chat.pair import chosen
 from app.ui.pages.models.loading import LoadBackend
 from engine.api import Loaded, LoadRequest
 from engine.errors import InvalidRequest, OutOfMemory
@@ -151,6 +152,28 @@ def test_load_options_are_remembered_for_each_model(runtime: Runtime, loading: L
     ):
         with pytest.raises(InvalidRequest):
             loading.keep_load_options({"target": "pip", **bad})
+
+
+def test_the_first_model_s_options_are_no_other_model_s_and_what_is_picked_is_asked_for(
+    runtime: Runtime, tmp_path: Path
+) -> None:
+    """Another model got its layers on the GPU; and a picked format that the machine lacks was left out as
+    if it had only been remembered."""
+    options = LoadOptions(context=512, gpu_layers=1, draft_device="cpu", kv_cache_dtype="fp8")
+    LoadOptionsFile(tmp_path).keep("pip", options)
+    PreferencesFile(tmp_path).keep(last=LoadRequest(target="pip", quantization="int8"))
+    settings = Settings(load=LoadRequest(target="pip-draft"), data_dir=tmp_path)
+    runtime.first = first_load(tmp_path, settings).load
+    assert (runtime.first.gpu_layers, runtime.first.quantization) == (1, "int8")
+    other = runtime.request("pip-draft")
+    assert (other.context, other.gpu_layers, other.draft_device) == (None, None, "auto")
+    assert other.remembered == set(COMPUTING)
+    runtime.fixed = frozenset({"gpu_layers"})
+    assert runtime.request("pip-draft").gpu_layers == 1
+    picked = chosen(runtime, "pip", "", "q4", None)
+    assert (picked.quantization, picked.kv_cache_dtype, picked.context) == ("q4", "fp8", 512)
+    assert picked.remembered == {*COMPUTING, *options.chosen} - {"gpu_layers"}
+    assert "kv_cache_dtype" not in chosen(runtime, "pip", "", "q4", "fp8").remembered
 
 
 def test_what_the_command_line_states_comes_before_load_options(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields, replace
+from typing import Any
 
 from app.runtime import Runtime
 from app.settings.preferences import LoadOptions
@@ -134,13 +135,10 @@ def chosen(
     loaded, request = runtime.engine.loaded, runtime.request(target, draft)
     if loaded is not None and (target, draft) == (loaded.target_id, loaded.draft_id or ""):
         options = {field.name: getattr(request, field.name) for field in fields(LoadOptions)}
-        request = replace(loaded.request, **options)
-    return replace(
-        request,
-        quantization=quantization,
-        kv_cache_dtype=kv_cache_dtype or request.kv_cache_dtype,
-        context=context or request.context,
-    )
+        request = replace(loaded.request, **options, remembered=request.remembered)
+    picked = {"quantization": quantization, "kv_cache_dtype": kv_cache_dtype, "context": context}
+    asked: dict[str, Any] = {name: value for name, value in picked.items() if value}
+    return replace(request, **asked, remembered=request.remembered - asked.keys())
 
 
 def _field(name: str, label: str, choices: list[Choice], value: str) -> View:
