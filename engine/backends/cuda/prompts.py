@@ -9,14 +9,19 @@ from torch import Tensor
 from engine.kernels.cuda.kv_cache import LayerKV
 from engine.models.architecture import Attention
 
+_WIDEST = 256
+"""Size of heads, at most, that FlashAttention computes (Dao 2023)."""
+
 
 def is_plain(spec: Attention, cache: LayerKV, length: int) -> bool:
     """Return whether torch has this attention over ``length`` positions: no cap, window, sinks or scales.
 
-    And in memory that does not grow with both lengths: on Windows it is built without such a kernel.
+    And in memory that does not grow with both lengths: on Windows it is built without such a kernel, and
+    for wide heads (Gemma 4) nowhere is it.
     """
     windowed = spec.window is not None and spec.window < length
-    flash = cache.keys.device.type != "cuda" or torch.backends.cuda.is_flash_attention_available()
+    flash = spec.head_dim <= _WIDEST and torch.backends.cuda.is_flash_attention_available()
+    flash |= cache.keys.device.type != "cuda"
     own = spec.score_cap is not None or spec.sinks or windowed or cache.key_scales is not None
     return flash and not own
 

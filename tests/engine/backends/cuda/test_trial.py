@@ -506,8 +506,10 @@ def test_the_driver_and_triton_are_known_wherever_they_come_from(
 def test_a_prompt_takes_torchs_attention_only_where_that_is_compact(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Without FlashAttention torch makes a matrix of all rows and positions, in every head."""
-    spec: Any = SimpleNamespace(window=None, score_cap=None, sinks=False)
+    """Without FlashAttention torch makes a matrix of all rows and positions, in every head: so it did for
+    Gemma 4's of size 512."""
+    spec: Any = SimpleNamespace(window=None, score_cap=None, sinks=False, head_dim=256)
+    wide: Any = SimpleNamespace(**{**vars(spec), "head_dim": 512})
     keys = SimpleNamespace(device=torch.device("cuda"))
     on_gpu: Any = SimpleNamespace(keys=keys, key_scales=None)
     for available in (True, False):
@@ -515,6 +517,7 @@ def test_a_prompt_takes_torchs_attention_only_where_that_is_compact(
             torch.backends.cuda, "is_flash_attention_available", lambda there=available: there
         )
         assert is_plain(spec, on_gpu, 100) is available
+        assert not is_plain(wide, on_gpu, 100)
 
 
 def test_a_cancelled_trial_leaves_no_verdict(
