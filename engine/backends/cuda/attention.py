@@ -7,12 +7,12 @@ from torch import Tensor
 
 from engine.backends.cuda.layers import CudaLayer
 from engine.backends.cuda.prompts import attend_prompt, is_plain
-from engine.backends.cuda.state import DeviceState, Rotations
+from engine.backends.cuda.state import DeviceState
 from engine.kernels.cuda import STREAMED_ROWS
 from engine.kernels.cuda.attention import Tiling, Workspace, attend, choose_tiling
 from engine.kernels.cuda.kv_cache import LayerKV
 from engine.kernels.cuda.rotary import rope_and_store
-from engine.models.architecture import Architecture, Attention, Temperature
+from engine.models.architecture import Architecture, Attention, Rope, Temperature
 from engine.models.rotation import cosines, temperatures
 
 
@@ -20,14 +20,12 @@ class DecoderAttention:
     """``in_images``: the rotations of ropes that images change, of which each state has its own."""
 
     def __init__(self, architecture: Architecture, context: int, device: torch.device) -> None:
-        self._architecture, self._device = architecture, device
+        self._architecture, self._context, self._device = architecture, context, device
         self._workspaces: dict[tuple[int, ...], Workspace] = {}
         attentions = set(architecture.attentions)
-        self._rotations: Rotations = {
-            (each.rope, each.head_dim): cosines(each.rope, each.head_dim, context).to(device)
-            for each in attentions
-            if each.rope is not None
-        }
+        self._rotations: dict[tuple[Rope, int], Tensor] = {}
+        for each in attentions:
+            self.rotation(each)
         self.in_images = {key: table for key, table in self._rotations.items() if key[0].axes}
         self._temperatures = {
             each.temperature: temperatures(each.temperature, context).to(device)
@@ -36,8 +34,13 @@ class DecoderAttention:
         }
 
     def rotation(self, mixer: object) -> Tensor | None:
-        """Return the cosines and sines of a layer's rope, None for one without."""
-        return _rotation_of(mixer, self._rotations)
+        """Return the cosines and sines of a layer's rope, also of a head's; None for one without."""
+        if not isinstance(mixer, Attention) or mixer.rope is None:
+            return None
+        key = mixer.rope, mixer.head_dim
+        if key not in self._rotations:
+            self._rotations[key] = cosines(*key, self._context).to(self._device)
+        return self._rotations[key]
 
     def prepare(self, capacity: int) -> None:
         """Make the workspaces for a cache of ``capacity`` positions: none is made during a capture."""
@@ -55,7 +58,7 @@ class DecoderAttention:
     ) -> Tensor:
         """Store the rows' keys and values; return their attention ``(rows, heads * head_dim)``."""
         cache, length = state.static, state.static.length
-        placed = _rotation_of(spec, state.rotations)
+        placed = None if spec.rope is None else state.rotations.get((spec.rope, spec.head_dim))
         query = rope_and_store(
             qkv.contiguous(),
             kv,
@@ -124,12 +127,6 @@ class DecoderAttention:
                 rows=STREAMED_ROWS,
             )
         return self._workspaces[key]
-
-
-def _rotation_of(mixer: object, rotations: Rotations) -> Tensor | None:
-    if not isinstance(mixer, Attention) or mixer.rope is None:
-        return None
-    return rotations.get((mixer.rope, mixer.head_dim))
 
 
 def _tiling(spec: Attention) -> Tiling:

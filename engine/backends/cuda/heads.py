@@ -63,7 +63,6 @@ class HeadOperations(EagerOperations):
 
     def __init__(self, target: HeadTarget, state: DeviceState) -> None:
         self.model, self.state, self.device = target, state, target.device
-        self._rotations: dict[Attention, Tensor] = {}
 
     def linear(self, linear: Linear, x: Tensor, count: Number | None = None) -> Tensor:
         return super().linear(linear, x, count).to(x.dtype)  # a bias is float32
@@ -149,15 +148,11 @@ class HeadOperations(EagerOperations):
         norms: Tensor | None,
         rows: Rows,
     ) -> Tensor:
-        if attention not in self._rotations:
-            assert attention.rope is not None
-            table = cosines(attention.rope, attention.head_dim, self.state.context)
-            self._rotations[attention] = table.to(self.device)
-        window = attention.window
+        window, rotation = attention.window, self.model.attention.rotation(attention)
         kv, position = self.state.last(window is not None), self._first(rows)
         query = rope_and_store(
-            queries.contiguous(), kv, position, rotation=self._rotations[attention], norm=norms,
-            epsilon=epsilon, stores=False,
+            queries.contiguous(), kv, position, rotation=rotation, norm=norms, epsilon=epsilon,
+            stores=False,
         )  # fmt: skip
         # The row before it is the last that the target has read.
         spec = attention if window is None else replace(attention, window=window - 1)

@@ -122,6 +122,7 @@ def test_an_assistant_drafts_within_rounds(folder: Path, tmp_path: Path, ordered
     alone = words(session, NONE, HOT, max_tokens=5)
     rounds, done = run(session, speculation, HOT, max_tokens=5)
     assert done.token_ids == alone
+    assert len(model.attention._rotations) == 2  # the assistant turns by its target's tables
     proposer = session._slots.first.proposer(speculation)
     assert isinstance(proposer, RoundProposer) and proposer.device_drafting() is not None
     text = [*PROMPT, *rounds[0].tokens]
