@@ -25,7 +25,7 @@ class Group(TyperGroup):
         try:
             return super().invoke(ctx)
         except InvalidRequest as error:
-            command = self.commands[ctx.invoked_subcommand]
+            command = self.commands.get(ctx.invoked_subcommand, self)  # None: the group is one
             options = {p.name: p.opts[0] for p in command.params if p.opts[0].startswith("--")}
             error.args = (_with_options(str(error), error.field, options),)
             raise

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,7 @@ from app.cli.models import found, hub
 from app.cli.text.output import table
 from app.settings.defaults import Default, Defaults
 from engine.api import LoadRequest
-from engine.errors import InvalidRequest
+from engine.errors import InvalidRequest, ModelError
 from engine.values.units import counted
 
 if TYPE_CHECKING:
@@ -211,7 +212,9 @@ def describe(spec: ModelSpec, inventory: Inventory) -> dict[str, Any]:
     from engine.loading.inventory import estimate
     from engine.values.units import format_bytes
 
-    forecast = estimate([spec]) if spec.parameters else None
+    forecast = None
+    with suppress(ModelError, InvalidRequest):  # unknown sizes, or a format it cannot have
+        forecast = estimate([spec])
     return {
         "id": spec.id,
         "name": spec.name,

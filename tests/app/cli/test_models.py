@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from engine.errors import InvalidRequest
+from engine.loading.inventory import estimate
 from tests.app.cli.conftest import Foretoken
 from tests.support.checkpoints import VOCABULARY
 from tests.support.model_server import Played, playing
@@ -26,6 +29,24 @@ def test_the_list_tells_size_licence_and_what_is_on_disk(foretoken: Foretoken) -
     assert "pip" in {pair["id"] for pair in result.last_json["pairs"]}
     head = result.out.split("\n", 1)[0]
     assert head.split() == ["model", "parameters", "size", "licence", "on", "disk", "fits", "from"]
+
+
+def test_the_list_has_models_that_no_load_would_get_here_and_its_own_refusals_are_told(
+    foretoken: Foretoken, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside a GPU, a catalog's q4 ended the list, with a KeyError where no command was named."""
+
+    def refuse(*asked: Any, **how: Any) -> Any:
+        if how:  # of main memory alone, by which files are chosen
+            return estimate(*asked, **how)
+        raise InvalidRequest("quantization", "quantization is 'q4', but it is not here.")
+
+    monkeypatch.setattr("engine.loading.inventory.estimate", refuse)
+    result = foretoken("models")
+    assert result.status == 0 and "qwen3-0.6b" in result.out
+    monkeypatch.setattr("app.cli.models.found.inventory_in", refuse)
+    result = foretoken("models")
+    assert result.status == 2 and "quantization is 'q4', but it is not here." in result.err
 
 
 def test_a_broken_catalog_of_ones_own_is_told_and_the_rest_goes_on(
