@@ -34,9 +34,11 @@ def use(count: int | None = None) -> int:
 
 def check(count: int | None) -> int | None:
     """Return ``count`` if this machine can run that many threads at once. Raises InvalidRequest."""
+    if count is None:
+        return None
     limit = largest()
     require(
-        count is None or 1 <= count <= limit,
+        1 <= count <= limit,
         "threads",
         f"is {count}; it must be 1 to {limit}, the processors available to this process. The default "
         f"is {default()}.",
