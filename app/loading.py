@@ -166,8 +166,8 @@ class PairLoader:
         return LoadStatus(LoadState.WORKING, pairing.name, pairing.target.id, draft, LOADING)
 
     def cancel(self) -> None:
-        """Cancel a load at its next step, or at once if it waits for a reply. The loaded pair stays,
-        and so does what was downloaded."""
+        """Cancel a load at its next step, or at once if it waits for a reply. What was downloaded stays,
+        and so does the loaded pair, or the next message loads it again: see ``unloaded``."""
         self._watcher.cancelled = True
         with self._lock:
             status = self._status

@@ -1,8 +1,8 @@
 """Capture rounds as CUDA graphs and replay them; read their results on the host one round late.
 
-A mode is rehearsed before it is captured, because kernels cannot be compiled within a capture. So every
+A mode has a dry run before it is captured, because kernels cannot be compiled within a capture. So every
 round of a request is a replay, and its time is that of a replay. A graph is replayed once as a trial: if
-that gives other bits than the rehearsal, rounds of this mode run without it.
+that gives other bits than the dry run, rounds of this mode run without it.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ class Runner:
     def _prepare(self, mode: Mode) -> None:
         """Compile and capture the mode, unless that was done or nothing is captured.
 
-        A tree whose rows were computed elsewhere is not rehearsed, which would move these rows twice.
+        A tree whose rows were computed elsewhere has no dry run, which would move these rows twice.
         """
         known = mode in self._graphs or mode.depth > self._deepest
         if self.captures and not known and not (mode.tree and mode.precomputed):

@@ -66,9 +66,8 @@ class DeviceRound:
         self.p = torch.zeros(MAX_ROWS, vocabulary, device=device)  # of each row
         self.q = None if drafter is None else torch.zeros_like(self.p)  # of each drafted token
         self.allowed: Tensor | None = None  # int32 (rows, words), from a grammar
-        self.precomputed: Tensor | None = (
-            None  # (rows, vocabulary), from a pass for several sequences
-        )
+        # (rows, vocabulary), from a pass for several sequences
+        self.precomputed: Tensor | None = None
         self.result = acceptance.empty_result(device)
         # The last two tokens of the text; the second is the pending one.
         self.last_tokens = torch.zeros(2, dtype=torch.long, device=device)

@@ -62,7 +62,7 @@ def compute_distribution(
 
 
 def _counts(state: SamplingState, first: int, rows: int, tree: bool) -> Tensor:
-    """Return 0 or 1 + the count in the output, as ``seen``, with the drafted tokens before each row."""
+    """Return ``token_counts`` with the drafted tokens before each row."""
     nodes, device = first + rows - 1, state.token_counts.device
     depths, drafted = torch.arange(first, nodes + 1, device=device), state.drafted[:nodes]
     if tree:

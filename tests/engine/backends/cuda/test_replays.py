@@ -83,7 +83,7 @@ def test_what_the_host_writes_stays_where_the_graph_reads_it(
 def test_rounds_that_draft_pass_their_trial(
     folders: tuple[Path, Path], load_head: Callable[[str], Head], captured: list[str], kind: str
 ) -> None:
-    """A rehearsal undoes all that a second one depends on, also of what drafts."""
+    """A dry run undoes all that a second one depends on, also of what drafts."""
     target, draft = folders
     if kind == "draft":
         resources = Resources(draft=load(draft, "int8"))

@@ -60,7 +60,7 @@ def new_session(
 
 @pytest.fixture
 def captured(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Interpreted, rounds are rehearsed too, and their replays checked; note each mode."""
+    """Interpreted, rounds have dry runs too, and their replays checked; note each mode."""
     modes: list[str] = []
 
     def noting(run: Callable[[], object], what: str, pool: Any) -> Any:
@@ -103,7 +103,7 @@ def test_a_row_of_a_tree_has_the_bits_of_its_branch(
 def test_a_round_leaves_what_a_chain_would(
     folders: tuple[Path, Path], captured: list[str], elsewhere: bool
 ) -> None:
-    """Rows are moved once, though a round is rehearsed; ``elsewhere``: the logits are a shared pass's."""
+    """Rows are moved once, in spite of the dry run; ``elsewhere``: the logits are a shared pass's."""
     model, aux = load(folders[0]), (AuxLayer(0), NORMED)
     state, chain = model.new_state(64, aux), model.new_state(64, aux)
     for each in (state, chain):
