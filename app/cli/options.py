@@ -41,7 +41,10 @@ QuantizationOption = Annotated[
         "nf4 (4 bits, as bitsandbytes) or stored (GGUF: as in the file)."
     ),
 ]
-ThreadsOption = Annotated[int | None, Option(help="CPU threads. Default: one per physical core.")]
+ThreadsOption = Annotated[
+    int | None,
+    Option(help="CPU threads. Default: one per physical core, one for up to 32 MB of weights."),
+]
 LlamaCppOption = Annotated[
     Path | None,
     Option(envvar="FORETOKEN_LLAMA_CPP", help="Folder of a llama.cpp build, to compare."),

@@ -17,7 +17,7 @@ from engine.machine import cgroups
 from engine.machine.processor import cpuinfo
 from engine.values import require
 
-_CACHED = 32 << 20
+_CACHED = 32_000_000
 """Bytes of weights: 15 MB in 12 layers take as long on one thread as on two (docs/log/page.md)."""
 
 
