@@ -80,6 +80,8 @@ class Runner:
         self.captures = captures and cuda
         self._graphs: dict[Mode, Graph | None] = {}  # None: it does not work
         self._prepared = 0  # the first of them, which stay
+        usual = prepared(0 if round.drafter is None else round.drafter.steps)
+        self._most = len(list(usual)) + OTHER_GRAPHS
         self._deepest, self._uncaptured = max(self.depths), ""
         self._pool = torch.cuda.graph_pool_handle() if self.captures else None
         empty = pinned if cuda else torch.empty
@@ -187,7 +189,7 @@ class Runner:
                 self.captures = False
             why = (str(graph).splitlines() or [type(graph).__name__])[0]
         else:
-            if len(self._graphs) == self._prepared + OTHER_GRAPHS:
+            if len(self._graphs) == self._most:
                 del self._graphs[list(self._graphs)[self._prepared]]
             replayed = self.round.dry_run(mode, graph.replay)
             if all(map(torch.equal, right, replayed)):

@@ -176,12 +176,16 @@ class ModelSize:
         return cache + self.recurrent_bytes + self.saved_bytes
 
     def attention_bytes(self, context: int) -> int:
-        """Return the bytes between the two launches of a GPU's attention, which all layers share."""
+        """Return what a GPU's attention takes beside the cache: between its two launches, and the cosines
+        and sines of all positions. Layers of one size share them."""
         if not self.heads:  # of a head or a tower, which may attend to nothing
             return 0
-        splits = -(-min(context, self.context) // KV_SPLIT)
-        parts = min(splits, kv_parts(self.kv_heads))
-        return STREAMED_ROWS * self.heads * parts * 4 * (self.head_dim + 2)
+        positions, total = min(context, self.context), 0
+        for kv_heads, head_dim in {*self.kv_sizes} or {(self.kv_heads, self.head_dim)}:
+            parts = min(-(-positions // KV_SPLIT), kv_parts(kv_heads))
+            total += STREAMED_ROWS * self.heads * parts * 4 * (head_dim + 2)
+            total += positions * 4 * head_dim
+        return total
 
     def sampling_bytes(self) -> int:
         """Return the bytes in which a GPU samples."""

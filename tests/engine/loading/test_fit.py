@@ -213,12 +213,22 @@ def test_layers_that_differ_count_with_their_own_sizes(tmp_path: Path) -> None:
     assert ModelSize.of(inspect(tmp_path)).kv_bytes_per_token() == 2 * 2 * 2 * (8 + 16 + 8)
 
 
+def test_on_a_gpu_attention_counts_for_each_size_of_heads(tmp_path: Path) -> None:
+    """Gemma 4's wide heads have a workspace and a table of their own."""
+    write_family(tmp_path, "gemma4")
+    size = ModelSize.of(inspect(tmp_path))
+    each = [replace(size, kv_sizes=(one,)) for one in set(size.kv_sizes)]
+    assert len(each) == 2
+    assert size.attention_bytes(512) == sum(one.attention_bytes(512) for one in each)
+
+
 HELD = replace(BIG, heads=8, vocabulary=5_000)
 
 
 def test_on_a_gpu_graphs_attention_and_sampling_count() -> None:
     found = fit(HELD, context=512, free=10**10, gpu=True)
     attention = 64 * 8 * 2 * 4 * (64 + 2)  # two splits of 256 positions
+    attention += 512 * 4 * 64  # the turn of each position
     sampling = 16 * 5_000 * 4 * 20
     graphs = GPU_POOL_BYTES + (3 * 9 + 18) * GPU_PASS_BYTES
     assert found.work == GPU_OVERHEAD + graphs + attention + sampling
