@@ -95,6 +95,7 @@ BEHIND_THE_DOOR = {
         "engine.train.data",
         "engine.machine.threads",
     ),
+    "app.cli.serve": ("engine.machine.devices",),  # refuses a GPU that is not here before it starts
     "app.servers": ("engine.remote",),  # asks who a server is, before anything is loaded
     "app.cli.loading": (
         "engine.switching",  # chooses the engine

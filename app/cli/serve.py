@@ -15,8 +15,10 @@ from typer import Option
 from app import main, paths
 from app.cli import options
 from app.web.switch import Serving
-from engine.api import LoadRequest
+from engine.api import FP8, LoadRequest
 from engine.errors import ForetokenError, InvalidRequest, what_failed
+from engine.machine import devices
+from engine.values import require
 
 _LONGEST_KEY = 4096
 _KEY_IS_SEEN = (
@@ -71,8 +73,12 @@ def _listening(
         "unloaded first.",
     ),
 ) -> Callable[..., main.Settings]:
-    def settings(context: typer.Context, on_demand: bool, **own: Any) -> main.Settings:
+    def settings(
+        context: typer.Context, on_demand: bool, load: LoadRequest, **own: Any
+    ) -> main.Settings:
+        _check_gpu(load)
         return main.Settings(
+            load=load,
             port=port,
             host=host,
             fixed=options.stated(context),
@@ -119,6 +125,22 @@ def serve(
 ) -> None:
     """Serve OpenAI's, Anthropic's and Ollama's API, without the pages."""
     main.serve(settings(command, load_on_demand, load=load, api=True, browser=False, pages=False))
+
+
+def _check_gpu(load: LoadRequest) -> None:
+    """Raise InvalidRequest for what needs a GPU where there is none; a load would tell only the pages."""
+    asked = {
+        "device": load.device == "cuda",
+        "draft_device": load.draft_device == "cuda",
+        "gpu_layers": load.gpu_layers is not None,
+        "kv_cache_dtype": load.kv_cache_dtype == FP8,
+    }
+    for name, needs in asked.items():
+        require(
+            not needs or devices.has_driver(),
+            name,
+            f"is {getattr(load, name)}, but there is no NVIDIA driver here. Leave it out.",
+        )
 
 
 def _key_of(context: typer.Context, key: str | None, file: Path | None) -> str | None:

@@ -193,7 +193,7 @@ def export_gguf(
 
 def fit(
     pair: str = Argument(..., help="A pair or model of the catalog, or TARGET[::DRAFT]."),
-    context: int | None = Option(None, help="Context in tokens. Default: as many as fit."),
+    context: int | None = Option(None, min=1, help="Context in tokens. Default: as a load takes."),
     quantization: options.QuantizationOption = "auto",
     as_json: options.JsonOption = False,
     data_dir: options.DataDirOption = None,

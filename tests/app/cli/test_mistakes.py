@@ -168,6 +168,23 @@ def test_a_missing_model_is_told_with_the_way_to_get_it(
 
 
 @pytest.mark.parametrize("command", ["ui", "serve"])
+def test_what_needs_a_gpu_is_refused_before_an_app_starts(
+    foretoken: Foretoken, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    """It started without a model, and every later load was refused as well."""
+    monkeypatch.setattr("engine.machine.devices.has_driver", lambda: False)
+    for option, value in (
+        ("--device", "cuda"),
+        ("--draft-device", "cuda"),
+        ("--gpu-layers", 3),
+        ("--kv-cache-dtype", "fp8"),
+    ):
+        result = foretoken(command, option, value)
+        assert (result.status, result.out) == (2, "")
+        assert f"{option} is {value}, but there is no NVIDIA driver here" in result.err
+
+
+@pytest.mark.parametrize("command", ["ui", "serve"])
 def test_a_server_that_cannot_start_says_why(foretoken: Foretoken, command: str) -> None:
     for words, message in (
         (["--port", 70000], "Port 70000 does not exist"),
