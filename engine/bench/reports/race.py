@@ -68,8 +68,8 @@ def verdict(estimate: Estimate | None, contest: Contest, noise: Noise = QUIET) -
         faster = faster[0].upper() + faster[1:]
     if not estimate.favours:
         return (
-            f"{faster} was faster in {estimate.agreeing} of {count} runs, but another race may not agree "
-            f"({_range(estimate)}). Run more."
+            f"{faster} was faster in {estimate.agreeing} of {count} runs, but not by enough for "
+            f"another race to agree ({_range(estimate)}). Run more."
         )
     median = estimate.median if estimate.favours > 0 else 1 / estimate.median
     return (

@@ -355,8 +355,8 @@ def test_a_busy_machine_gives_no_verdict_and_says_why(noise: Noise, why: str) ->
     assert race_report.favours(found, contest(), noise) == 0
     wide = race_report.verdict(found, contest(), Noise(spread=1.3, taken=0.1))
     assert wide == (
-        "Draft model, depth 4 was faster in 5 of 5 runs, but another race may not agree (2.3x to 114x). "
-        "Run more."
+        "Draft model, depth 4 was faster in 5 of 5 runs, but not by enough for another race to agree "
+        "(2.3x to 114x). Run more."
     )
 
 
