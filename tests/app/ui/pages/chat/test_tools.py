@@ -35,6 +35,12 @@ def server(name: str = "t", **fields: Any) -> ServerConfig:
     return ServerConfig(name, **{**program, "env": ENVIRONMENT, **fields})
 
 
+def fails_behind(gate: Path, name: str) -> ServerConfig:
+    """Return a server that ends with an error as soon as the file ``gate`` is there."""
+    waiting = f"import os, time\nwhile not os.path.exists({str(gate)!r}): time.sleep(0.01)\n"
+    return server(name, args=("-c", f"{waiting}raise OSError('no such disk')"))
+
+
 def backend_in(folder: Path, *, tools: bool = True) -> ChatBackend:
     engine, catalog = calling_engine(tools=tools), open_catalog(catalog_file())
     runtime = Runtime(engine, catalog, folder, folder / "models")
@@ -305,7 +311,7 @@ def test_a_tool_that_the_engine_refuses_is_left_out_and_named(
 
 
 def test_a_server_is_off_where_it_is_turned_off_and_a_missing_one_is_told(
-    backend: ChatBackend,
+    backend: ChatBackend, tmp_path: Path
 ) -> None:
     chat = ask(backend, "Which?", off=["t"])["chat"]
     assert ended(backend, chat)[-1]["text"] == "Tools: none."
@@ -316,9 +322,11 @@ def test_a_server_is_off_where_it_is_turned_off_and_a_missing_one_is_told(
     offered = ended(backend, chat)[-1]["text"]
     assert ("add" in offered, "dying" in offered) == (True, False)
     file.change("t", tools_off=frozenset())
-    file.add((ServerConfig("none", command="no-such-program"),))
+    gate = tmp_path / "gate"
+    file.add((fails_behind(gate, "none"),))
     answered = backend.act({"action": "send", "text": "Which?", "chat": chat})
     assert answered["starting"] == ("none",)
+    gate.touch()
     until(lambda: not backend.tools.prepare(chat, ()))
     answered = backend.act({"action": "send", "text": "Which?", "chat": chat})
     told = "none is not running, so this reply has no tools from there. The Settings page says why."
@@ -328,12 +336,13 @@ def test_a_server_is_off_where_it_is_turned_off_and_a_missing_one_is_told(
 
 
 def test_nobody_waits_again_for_a_server_that_never_started(
-    backend: ChatBackend, monkeypatch: pytest.MonkeyPatch
+    backend: ChatBackend, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Each message waited for one, and the tools' list showed a whole traceback."""
     file = McpFile(backend.runtime.data_dir)
-    broken = ("-c", "import time; time.sleep(0.2); raise OSError('no such disk')")
-    file.add((server("broken", args=broken),))
+    gate = tmp_path / "gate"
+    gate.touch()
+    file.add((fails_behind(gate, "broken"),))
     chat = ask(backend, "Which?")["chat"]
     ended(backend, chat)
 
@@ -342,10 +351,12 @@ def test_nobody_waits_again_for_a_server_that_never_started(
 
     assert (shown()["phase"], shown()["why"]) == ("failed", "OSError: no such disk")
     monkeypatch.setattr(limits, "RETRY_S", 0)  # its pause is over
+    gate.unlink()
     assert backend.tools.prepare(chat, ()) == ()
     assert shown()["phase"] == "starting"
     (told,) = backend.tools.missing(chat, ())
     assert told.startswith("broken is not running")
+    gate.touch()
     until(lambda: shown()["phase"] == "failed")
     file.add((server("broken"),))  # mended
     assert backend.tools.prepare(chat, ()) == ("broken",)
