@@ -3,11 +3,11 @@ import { useListener } from "./frame/hooks";
 import { MARKS_SHOWN, type Reply } from "./reply";
 
 // The thought and the text of a reply. They grow without Preact; see app/ui/shared/reply.ts.
-export function ReplyBody({ reply, onDrawn }: { reply: Reply; onDrawn: (body: HTMLElement) => void }) {
+export function ReplyBody({ reply, onDrawn }: { reply: Reply; onDrawn?: (body: HTMLElement) => void }) {
   const node = useRef<HTMLDivElement>(null);
   useLayoutEffect(() => {
     const body = node.current as HTMLDivElement;
-    reply.onDrawn = () => onDrawn(body);
+    reply.onDrawn = () => onDrawn?.(body);
     reply.drawIn(body);
     return () => {
       reply.leave();

@@ -51,27 +51,36 @@ class Places {
 export type ListHandle = { reveal: (index: number) => void };
 
 // `scroller` is the element around the list, which holds nothing else. A row is an `<li>` with the given properties.
-// With another `version` all heights are estimated again, and the first row in view stays there.
+// Rows of which `varies` is true are measured; the height of others is `estimate`. With another `version` all heights are
+// estimated again, and the first row in view stays there. `atEnd`: the list is scrolled to its end, also when it grows.
 type VirtualListProps = {
   count: number;
   estimate: (index: number) => number;
-  version?: string;
+  varies: (index: number) => boolean;
+  version: string;
+  atEnd: boolean;
   scroller: RefObject<HTMLElement | null>;
-  handle?: Ref<ListHandle>;
+  handle: Ref<ListHandle>;
   children: (index: number, properties: object) => ComponentChildren;
 };
-export function VirtualList({ count, estimate, version = "", scroller, handle, children }: VirtualListProps) {
+export function VirtualList(props: VirtualListProps) {
+  const { count, estimate, varies, version, atEnd, scroller, handle, children } = props;
   const places = useRef(new Places()).current;
+  const view = useRef({ top: 0, height: 0, offset: 0 }).current; // reading these while drawing would lay the page out
   const list = useRef<HTMLOListElement>(null);
   const [, draw] = useReducer((n: number) => n + 1, 0);
-  const offset = list.current?.offsetTop ?? 0;
-  const anchor = version === places.version ? null : places.at((scroller.current?.scrollTop ?? 0) - offset);
+  const look = () => {
+    const [area, own] = [scroller.current, list.current];
+    if (!area || !own) return; // an observer may tell of what is gone
+    Object.assign(view, { top: area.scrollTop - own.offsetTop, height: area.clientHeight, offset: own.offsetTop });
+  };
+  const anchor = version === places.version ? null : places.at(view.top);
   places.resize(count, estimate, version);
 
-  const above = () => (scroller.current?.scrollTop ?? 0) - (list.current?.offsetTop ?? 0);
-  const top = anchor === null ? above() : places.tops[anchor];
+  const end = atEnd ? places.tops[count] - view.height : view.top;
+  const top = anchor === null ? end : places.tops[anchor];
   const first = Math.max(0, places.at(top) - BEYOND);
-  const last = Math.min(count, places.at(top + (scroller.current?.clientHeight ?? 0)) + 1 + BEYOND);
+  const last = Math.min(count, places.at(top + view.height) + 1 + BEYOND);
   const shown = Array.from({ length: Math.max(0, last - first) }, (_, i) => first + i);
   // A row with the focus stays in the page.
   const focused = list.current?.contains(document.activeElement) && document.activeElement?.closest("[aria-posinset]");
@@ -83,6 +92,7 @@ export function VirtualList({ count, estimate, version = "", scroller, handle, c
     const area = scroller.current as HTMLElement;
     let frame = 0;
     const later = () => {
+      look();
       cancelAnimationFrame(frame);
       frame = requestAnimationFrame(() => draw(0));
     };
@@ -97,27 +107,30 @@ export function VirtualList({ count, estimate, version = "", scroller, handle, c
   }, [scroller]);
 
   useLayoutEffect(() => {
-    if (anchor && scroller.current) scroller.current.scrollTop = places.tops[anchor] + offset;
+    const area = scroller.current as HTMLElement;
+    if (anchor) area.scrollTop = places.tops[anchor] + view.offset;
     const changed = new Map<number, number>();
     for (const row of (list.current?.children ?? []) as Iterable<HTMLElement>) {
       const index = Number(row.getAttribute("aria-posinset")) - 1;
-      if (row.offsetHeight && Math.abs(row.offsetHeight - places.heights[index]) >= 0.5)
-        changed.set(index, row.offsetHeight);
+      const height = varies(index) ? row.offsetHeight : estimate(index);
+      if (height && Math.abs(height - places.heights[index]) >= 0.5) changed.set(index, height);
     }
     if (!changed.size) return;
-    const moved = places.settle(changed, above());
-    if (moved && scroller.current) scroller.current.scrollTop += moved; // what is in view stays where it is
+    look();
+    const moved = places.settle(changed, view.top);
+    if (moved) area.scrollTop += moved; // what is in view stays where it is
+    look();
     draw(0);
   });
 
-  useImperativeHandle(handle ?? null, () => ({
+  useImperativeHandle(handle, () => ({
     reveal(index) {
       const area = scroller.current;
       if (!area) return;
-      const offset = list.current?.offsetTop ?? 0;
-      const [from, to] = [places.tops[index] + offset, places.tops[index + 1] + offset];
+      const [from, to] = [places.tops[index] + view.offset, places.tops[index + 1] + view.offset];
       if (from < area.scrollTop) area.scrollTop = from;
       else if (to > area.scrollTop + area.clientHeight) area.scrollTop = to - area.clientHeight;
+      look();
       draw(0);
     },
   }));

@@ -159,7 +159,7 @@ export const PARTS: Record<string, ComponentType<PartProps>> = {
       {message.text}
     </div>
   ),
-  reply: ({ message, page }) => <ReplyBody reply={message.reply} onDrawn={() => page.follow?.grown()} />,
+  reply: ({ message }) => <ReplyBody reply={message.reply} />,
   calls: MessageCalls,
 };
 

@@ -31,7 +31,7 @@ export function Lanes({ listed, allOpen, token, replayed, empty, onLight }: Lane
   const [turned, setTurned] = useState<Set<number>>(new Set()); // rows that differ from `allOpen`
   const isOpen = (row: number) => turned.has(row) !== allOpen;
   useEffect(() => setTurned(new Set()), [allOpen]);
-  const [follow, atEnd] = useFollow(node, timeline.length);
+  const [follow, atEnd] = useFollow(node);
 
   const lit = token === null ? replayed - 1 : timeline.ofToken(token);
   useLayoutEffect(() => {
@@ -66,7 +66,9 @@ export function Lanes({ listed, allOpen, token, replayed, empty, onLight }: Lane
         <VirtualList
           count={rows.length}
           estimate={(row) => (isOpen(row) ? OPEN : CLOSED)}
+          varies={isOpen}
           version={String(allOpen)}
+          atEnd={atEnd}
           scroller={node}
           handle={list}>
           {(row, properties) => (
@@ -87,15 +89,14 @@ export function Lanes({ listed, allOpen, token, replayed, empty, onLight }: Lane
   );
 }
 
-// Keeps a scrolling element at its end while `length` grows. Returns its Follow, and whether it is at its end.
-function useFollow(node: RefObject<HTMLElement | null>, length: number): [RefObject<Follow | null>, boolean] {
+// Keeps a scrolling element at its end. Returns its Follow, and whether it is at its end.
+function useFollow(node: RefObject<HTMLElement | null>): [RefObject<Follow | null>, boolean] {
   const follow = useRef<Follow>(null);
   const [atEnd, setAtEnd] = useState(true);
   useEffect(() => {
     const made = (follow.current = new Follow(node.current as HTMLElement, setAtEnd));
     return () => made.sizes.disconnect();
   }, [node]);
-  useEffect(() => follow.current?.grown(), [length]);
   return [follow, atEnd];
 }
 
