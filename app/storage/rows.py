@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, get_args
@@ -12,6 +13,8 @@ from engine.files import parse_json
 from engine.thoughts import Thoughts, split
 from engine.tool_calls.in_reply import call_of
 from engine.values.messages import Image, Message
+
+TITLE_LENGTH = 120
 
 CallState = Literal["waiting", "running", "done", "failed", "refused", "stopped", "interrupted"]
 PENDING = ("waiting", "running")
@@ -269,3 +272,14 @@ def _ask_before_calls(turns: list[Message], message: Message) -> None:
     turns[at] = replace(
         turns[at], content=begun + message.content, images=(*turns[at].images, *images)
     )
+
+
+def shorten(title: str) -> str:
+    """Return the first line with words, cut to ``TITLE_LENGTH`` characters; the fence of a code block
+    is none."""
+    lines = [each.strip() for each in title.strip().splitlines()]
+    told = (
+        each for each in lines if re.search(r"\w", each) and not each.startswith(("```", "~~~"))
+    )
+    line = next(told, lines[0] if lines else "")
+    return line if len(line) <= TITLE_LENGTH else line[: TITLE_LENGTH - 1].rstrip() + "…"

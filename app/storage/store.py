@@ -27,6 +27,7 @@ from app.storage.rows import (
     read_chat_tools,
     read_message,
     read_system,
+    shorten,
     write_calls,
     write_chat_tools,
     write_system,
@@ -34,7 +35,6 @@ from app.storage.rows import (
 from engine.files import parse_json
 from engine.values.messages import Message
 
-TITLE_LENGTH = 120
 MOST_WORDS = 50
 """Words of a search. SQLite refuses more than some hundred, and each takes time."""
 _AS_THEY_ARE = "role text status marks error shown left_out model method edited".split()
@@ -95,11 +95,8 @@ class Store(StoreFile):
             return _new_chat(db, title, system, folder)
 
     def rename(self, chat: int, title: str) -> None:
-        """Give a chat the title that the user typed; an empty one is that of the first message again."""
-        self._do(
-            "update chats set title = ?, titled = ? where id = ?",
-            [shorten(title), "user" if title.strip() else "", chat],
-        )
+        """Give a chat the title that the user typed."""
+        self._do("update chats set title = ?, titled = 'user' where id = ?", [shorten(title), chat])
 
     def is_untitled(self, chat: int) -> bool:
         """Return whether a chat has the title of its first message, and no other."""
@@ -314,12 +311,16 @@ class Store(StoreFile):
             if text is not None:
                 sent = store_attachments.write_references(db, files, now)
                 user = _insert(db, **place, parent=parent, role="user", text=text, files=sent)
+                if parent is None:  # another conversation: the model's title was of the one before
+                    db.execute(
+                        "update chats set titled = '' where id = ? and titled = 'model'", [chat]
+                    )
                 parent = user
             wrote = {"model": model, "method": method, "status": "running"}
             reply = _insert(db, **place, **wrote, parent=parent, role="assistant", text="")
             store_tree.show(db, reply if user is None else user)
             db.execute("update chats set updated = ? where id = ?", [now, chat])
-            if text is not None:
+            if text is not None:  # of a chat whose first message had none
                 db.execute(
                     "update chats set title = ? where id = ? and title = ''", [shorten(text), chat]
                 )
@@ -351,9 +352,7 @@ class Store(StoreFile):
         now = time.time()
         with self._change() as db:
             chat = _new_chat(db, title, system, None)
-            db.execute(
-                "update chats set titled = 'user', updated = ? where id = ?", [updated or now, chat]
-            )
+            db.execute("update chats set updated = ? where id = ?", [updated or now, chat])
             numbers: dict[int | None, int | None] = {None: None}
             for each in messages:
                 numbers[each.id] = _insert(
@@ -414,23 +413,12 @@ def _answer(role: Literal["user", "assistant"], text: str, statistics: str | Non
     return StoredMessage(0, role, text, statistics=parsed).parts.answer
 
 
-def shorten(title: str) -> str:
-    """Return the first line with words, cut to ``TITLE_LENGTH`` characters; the fence of a code block
-    is none."""
-    lines = [each.strip() for each in title.strip().splitlines()]
-    told = (
-        each for each in lines if re.search(r"\w", each) and not each.startswith(("```", "~~~"))
-    )
-    line = next(told, lines[0] if lines else "")
-    return line if len(line) <= TITLE_LENGTH else line[: TITLE_LENGTH - 1].rstrip() + "…"
-
-
 def _new_chat(db: Any, title: str, system: SystemPrompt | None, folder: int | None) -> int:
     now = time.time()
     cursor = db.execute(
-        "insert into chats (title, created, updated, system, folder) values "
-        "(?, ?, ?, ?, (select id from folders where id = ?))",
-        [shorten(title), now, now, write_system(system), folder],
+        "insert into chats (title, titled, created, updated, system, folder) values "
+        "(?, ?, ?, ?, ?, (select id from folders where id = ?))",
+        [shorten(title), "user" if title else "", now, now, write_system(system), folder],
     )
     return int(cursor.lastrowid)
 

@@ -14,6 +14,7 @@ import json
 import time
 from typing import Any
 
+from app.storage.rows import shorten
 from engine.files import parse_json
 
 PATH = """with recursive path(id) as (
@@ -59,14 +60,17 @@ def siblings(db: Any, chat: int) -> dict[int | None, list[int]]:
 
 
 def show(db: Any, message: int) -> None:
-    """Show this message instead of its siblings."""
-    chat, parent = db.execute(
-        "select chat, parent from messages where id = ?", [message]
+    """Show this message instead of its siblings. A chat has the title of its first shown message, unless
+    the user or a model gave it another."""
+    chat, parent, text = db.execute(
+        "select chat, parent, text from messages where id = ?", [message]
     ).fetchone()
     db.execute(
         "update messages set shown = (id = ?) where chat = ? and parent is ? and deleted is null",
         [message, chat, parent],
     )
+    if parent is None:
+        db.execute("update chats set title = ? where id = ? and titled = ''", [shorten(text), chat])
 
 
 def remove_messages(db: Any, chat: int) -> float:

@@ -12,8 +12,9 @@ from contextlib import closing
 import pytest
 
 from app.storage.file import FILE
+from app.storage.rows import shorten
 from app.storage.schema import StoreError
-from app.storage.store import Store, shorten
+from app.storage.store import Store
 
 
 @pytest.fixture
@@ -129,6 +130,26 @@ def test_folders_hold_chats_and_let_them_go(store):
     store.move(chat, work)
     store.delete_folder(work)
     assert [(each.title, each.folder) for each in store.chats()] == [("One", None)]
+
+
+def test_an_edited_first_message_gives_its_chat_another_title_unless_the_user_did(store):
+    def title() -> str:
+        return store.chats()[0].title
+
+    chat = store.new_chat()
+    first, _ = store.begin_turn(chat, "About foxes", keep=None)
+    store.begin_turn(chat, "And bears?", keep=None)
+    assert title() == "About foxes"
+    store.begin_turn(chat, "About owls", keep=0)
+    assert title() == "About owls"
+    store.show_branch(first)
+    assert title() == "About foxes"
+    store.name_chat(chat, "By a model")
+    store.begin_turn(chat, "About cats", keep=0)
+    assert title() == "About cats"
+    store.rename(chat, "Mine")
+    store.begin_turn(chat, "About dogs", keep=0)
+    assert title() == "Mine"
 
 
 def test_the_trace_grows_in_parts(store):

@@ -122,15 +122,15 @@ class ChatsBackend:
     # ---- branches, and what is deleted or left out
 
     @endpoint
-    def show_branch(self, data: View) -> View | None:
-        """Show another version of a message."""
+    def show_branch(self, data: View) -> View:
+        """Show another version of a message; return the chat, and the list in which its title is."""
         chat, message = int(data["chat"]), int(data["message"])
         with self.turns:
             self.refuse_running(chat)
             if not any(message in each.siblings for each in self._store.messages(chat)):
                 raise InvalidRequest("messages", words.GONE)
             self._store.show_branch(message)
-        return self.shown(chat)
+        return self.open_chat(data)
 
     @endpoint
     def leave_out(self, data: View) -> View | None:

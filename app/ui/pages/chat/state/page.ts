@@ -261,8 +261,10 @@ export class ChatPage extends Store<PageState> {
 
   // Shows another version of a message.
   async showBranch(message: number) {
-    const chat = await this.ask("show_branch", { chat: this.state.chat, message });
-    if (chat) this.redraw(chat);
+    const answer = await this.ask("show_branch", { chat: this.state.chat, message });
+    if (!answer) return;
+    this.stay();
+    this.take(answer);
   }
 
   // Shows the reply that begins, with its question if that is new.
