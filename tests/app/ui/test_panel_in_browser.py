@@ -77,6 +77,15 @@ def test_options_are_drawn_for_the_chosen_proposer_kept_and_sent(page, app):
     assert page.get_by_label("prompt lookup min").input_value() == "3"
 
 
+def test_only_the_fixed_controller_takes_a_depth(page):
+    open_settings(page)
+    depth = page.locator("#depth")
+    assert depth.locator("input[type=range]").is_disabled()
+    assert "auto measures the best depth" in depth.inner_text()
+    page.select_option("#controller select", "fixed")
+    assert depth.locator("input[type=range]").is_enabled()
+
+
 def test_a_proposer_follows_the_pair_that_is_loaded(page, app):
     """n-gram once drafted for every pair that was loaded later, and eagle3 refused their messages."""
     eagle = replace(CAPABILITIES.proposers[0], name="eagle3", about="")

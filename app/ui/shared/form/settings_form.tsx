@@ -79,18 +79,17 @@ function Setting({ store, spec }: { store: SettingsStore; spec: any }) {
   const { name } = spec;
   if (spec.kind === "options") return <Options store={store} />;
   if (name === "thinking_budget" && !view.thinking_budget) return null;
-  const off = spec.sampling ? !view.sampling.includes(name) : name === "depth" && !view.controllers.includes("fixed");
+  const lacks = spec.sampling ? !view.sampling.includes(name) : name === "depth" && !view.controllers.includes("fixed");
+  const found =
+    name === "depth" && values.controller !== "fixed" && "Only fixed uses this; auto measures the best depth";
+  const off = lacks ? "Not available for this model" : found;
   const choices = { acceptance: view.rules, controller: view.controllers }[name as string];
   return (
-    <div
-      id={spec.id ?? name}
-      class="setting"
-      data-field={name}
-      title={off ? "Not available for this model." : undefined}>
+    <div id={spec.id ?? name} class="setting" data-field={name}>
       <Control
-        spec={choices ? { ...spec, choices } : spec}
+        spec={{ ...spec, choices: choices ?? spec.choices, info: off || spec.info }}
         value={values[name]}
-        disabled={off}
+        disabled={Boolean(off)}
         onChange={(value, done) => store.change({ [name]: value }, done)}
       />
     </div>
