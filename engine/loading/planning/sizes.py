@@ -30,6 +30,7 @@ from engine.models.four_bits import bytes_in_four_bits
 from engine.models.hidden_states import distinct
 from engine.models.tensor_shapes import Names
 from engine.values import CHECKPOINT_MB
+from engine.values.method_titles import method_title
 from engine.vision.plan import VisionPlan
 from engine.vision.towers import dtype_of
 
@@ -189,9 +190,8 @@ class PairSizes:
         """Return a head's size."""
         own, context = head.attentions, self.target.context
         kv = (own[0].kv_heads, own[0].head_dim) if own else (0, 0)
-        return ModelSize.of_head(
-            head.name, head.parameters, len(own), kv, context, self.linear_factory.kind
-        )
+        title, bits = method_title(head.kind), self.linear_factory.kind
+        return ModelSize.of_head(title, head.parameters, len(own), kv, context, bits)
 
     def _size(self, checkpoint: Checkpoint, quantization: str, device: Device) -> ModelSize:
         cache = compute_dtype(checkpoint, quantization, device)

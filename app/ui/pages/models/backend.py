@@ -322,9 +322,10 @@ def show_parts(found: Forecast) -> list[View]:
     missing. What is in main memory beside a GPU is left out."""
     memory_fit = found.memory_fit
     parts = [("work", "", "", memory_fit.work)]
-    for role, model in zip(found.roles, memory_fit.models, strict=True):
+    for kind, model in zip(found.roles, memory_fit.models, strict=True):
         if model.on_host:
             continue
+        role = kind if kind == "draft" else method_title(kind)
         parts.append(("weights", role, model.name, model.weights))
         caches = (("kv", model.kv - model.saved), ("saved", model.saved))
         parts += [(kind, role, model.name, size) for kind, size in caches if size]

@@ -95,7 +95,7 @@ function Bar({ parts }: { parts: Part[] }) {
                 ? { width: `${100 * part.share}%` }
                 : { flexGrow: String(Math.max(part.share, 0.002)) }
             }
-            title={part.name ? `${label(part)} (${part.name})` : label(part)}
+            title={part.name && part.name !== part.role ? `${label(part)} (${part.name})` : label(part)}
           />
         ))}
       </div>
