@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -37,7 +38,7 @@ TOOLS = ServerConfig(
     command=sys.executable,
     args=("-m", "tests.support.tool_server"),
     env={"PYTHONPATH": str(ROOT), "SECRET": "s"},
-    timeout_s=2.0,
+    timeout_s=30.0,
 )
 
 # ---- configuration
@@ -288,12 +289,15 @@ def test_a_program_lists_its_tools_and_runs_them_side_by_side(servers: McpServer
 
 
 def test_a_call_that_takes_too_long_or_is_cancelled_ends_and_the_server_goes_on(
-    servers: McpServers,
+    servers: McpServers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    late = call(servers, "slow", seconds=60)
+    """The others' limit is long: a machine that is busy takes seconds for what is no mistake."""
+    with monkeypatch.context() as patch:
+        patch.setattr(servers, "file", GivenServers((replace(TOOLS, timeout_s=1.0),)))
+        late = call(servers, "slow", seconds=60)
     assert (late.failed, late.text) == (
         True,
-        "No result within 2 seconds, so the call was cancelled.",
+        "No result within 1 seconds, so the call was cancelled.",
     )
     running = servers.call("t", "slow", {"seconds": 60})
     assert running.cancel()
@@ -366,6 +370,7 @@ HOSTILE = {
 def test_a_hostile_server_fails_with_a_reason_and_leaves_no_program(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(limits, "RETRY_S", 600.0)
     if kind == "silent":
         monkeypatch.setattr(limits, "CONNECT_S", 0.5)
     what, told = HOSTILE[kind]
@@ -379,7 +384,7 @@ def test_a_hostile_server_fails_with_a_reason_and_leaves_no_program(
         assert state.phase == "failed"
         assert told in state.why
         servers.start(["x"])  # not again so soon
-        assert servers.starting(["x"]) == ()
+        assert not servers._starts
     assert len(children()) == before
 
 

@@ -38,20 +38,23 @@ def test_hostile_grammars_are_400s_and_nobody_else_waits(server: Server) -> None
     def attack() -> dict[str, httpx.Response]:
         return {name: post(server, body_of(grammar)) for name, (grammar, _) in HOSTILE.items()}
 
-    plain = post(server, ASK | {"temperature": 0}).json()["choices"][0]["message"]["content"]
-    waits, same = [], 0
-    with ThreadPoolExecutor(2) as pool:
+    def said() -> str:
+        answer = post(server, ASK | {"temperature": 0}).json()
+        return str(answer["choices"][0]["message"]["content"])
+
+    plain, waits = said(), []
+    with ThreadPoolExecutor(1) as pool:
+        start = time.monotonic()
         attacked = pool.submit(attack)
         while not attacked.done():
             began = time.monotonic()
             assert httpx.get(f"{server.url}/health").status_code == 200
             waits.append(time.monotonic() - began)
-            reply = post(server, ASK | {"temperature": 0}).json()["choices"][0]["message"][
-                "content"
-            ]
-            assert reply == plain
-            same += 1
-    assert same > 0 and max(waits) < 5.0  # it was 8 s
+            assert said() == plain
+            time.sleep(0.1)
+        whole = time.monotonic() - start
+    # One grammar had stopped all others for 8 s, most of the whole time on any machine.
+    assert waits and max(waits) < 0.5 * whole
     for name, answer in attacked.result().items():
         assert answer.status_code == 400, (name, answer.text)
         error = answer.json()["error"]

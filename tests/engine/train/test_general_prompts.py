@@ -11,7 +11,9 @@ from engine.train.data.general_prompts import general
 def test_general_prompts_are_many_different_and_half_of_them_code(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    functions = list(general_prompts._functions())  # of all of Python's library: seconds
+    # All of Python's library takes seconds; these are more functions than the prompts that are asked for.
+    monkeypatch.setattr(general_prompts, "_PACKAGES", general_prompts._PACKAGES[1:])
+    functions = list(general_prompts._functions())
     monkeypatch.setattr(general_prompts, "_functions", lambda: functions)
     prompts = general(1)
     texts = [prompt[0].content for prompt in prompts]
