@@ -32,12 +32,13 @@ pytest_plugins = ["tests.support.browsers", "tests.support.fixtures"]
 TESTS = Path(__file__).resolve().parent
 LONG = (
     "test_interpreted.py",
+    "test_models_in_browser.py",
     "test_lossless.py",
     "test_lossless_cross_vocabulary.py",
     "test_decoder.py",
-    "test_loop.py",
     "test_main.py",
-    "test_run.py",
+    "test_wheel.py",
+    "test_gpu_bench.py",
     "test_launcher.py",
 )
 WORKERS = 4

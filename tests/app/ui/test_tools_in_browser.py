@@ -30,6 +30,11 @@ def own_app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[App]:
         yield running
 
 
+@pytest.fixture
+def page(same_page):
+    return same_page
+
+
 def serious(page, place: str) -> list[str]:
     """What axe finds serious there, by day and by night."""
     axe = pytest.importorskip("axe_playwright_python.base", reason="axe is not installed")
@@ -59,8 +64,7 @@ def add(page, name: str) -> None:
     page.get_by_role("dialog").get_by_role("button", name="Cancel").click()
 
 
-def test_a_server_is_added_by_paste_and_its_call_approved_and_answered(fresh_page, app, browser):
-    page = fresh_page
+def test_a_server_is_added_by_paste_and_its_call_approved_and_answered(page, app, browser):
     add(page, "calc")
     page.get_by_role("link", name="Chat", exact=True).click()
     send(page, 'What is add{"a": 19, "b": 23}?')
@@ -83,9 +87,8 @@ def test_a_server_is_added_by_paste_and_its_call_approved_and_answered(fresh_pag
     expect(page.locator(".msg.assistant .actions")).to_have_count(1)  # those of the turn
 
 
-def test_a_hostile_result_is_text_and_a_refusal_is_told(fresh_page):
+def test_a_hostile_result_is_text_and_a_refusal_is_told(page):
     """Escape, pressed soon after the click on Refuse, stopped the whole turn."""
-    page = fresh_page
     send(page, "injecting{} failing{}")
     refuse = page.locator("[data-call=failing] [data-answer=refusing]")
     refuse.wait_for()
@@ -120,8 +123,7 @@ def test_a_hostile_result_is_text_and_a_refusal_is_told(fresh_page):
     expect(page.locator(DONE).last).to_contain_text("Tools: none.")
 
 
-def test_stop_ends_a_turn_that_waits_and_it_can_be_continued(fresh_page):
-    page = fresh_page
+def test_stop_ends_a_turn_that_waits_and_it_can_be_continued(page):
     send(page, 'slow{"seconds": 60}')
     page.locator("[data-call=slow] [data-answer=once]").click()
     expect(page.locator("[data-call=slow]")).to_have_attribute("data-state", "running")

@@ -18,6 +18,11 @@ pytestmark = [pytest.mark.browser, pytest.mark.filterwarnings("default")]
 OWN_APP = True
 
 
+@pytest.fixture
+def page(same_page):
+    return same_page
+
+
 @pytest.fixture(autouse=True)
 def _no_runs(app):
     with no_orphans():
