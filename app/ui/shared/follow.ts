@@ -5,7 +5,6 @@ const NEAR = 48; // px from the end that count as being there
 export class Follow {
   stuck = true;
   top = 0; // where it was last put
-  sizes = new ResizeObserver(() => this.grown());
 
   // Stays at the end until the reader scrolls up; `onStuck(stuck)` is called when that changes.
   constructor(
@@ -13,16 +12,17 @@ export class Follow {
     readonly onStuck?: (stuck: boolean) => void,
   ) {
     element.addEventListener("scroll", () => this.scrolled(), { passive: true });
-    for (const each of [element, element.firstElementChild]) if (each) this.sizes.observe(each);
-  }
-
-  get bottom() {
-    return this.element.scrollTop + this.element.clientHeight;
+    const sizes = new ResizeObserver(() => {
+      this.scrolled(); // a reader may have scrolled up already, and the event that says so comes later
+      this.moveToEnd();
+    });
+    for (const each of [element, element.firstElementChild]) if (each) sizes.observe(each);
   }
 
   // Leaves the end only if the reader scrolled up: this event may come after the content has grown further.
   scrolled() {
-    if (!this.stuck || this.element.scrollTop < this.top) this.settle(this.element.scrollHeight - this.bottom < NEAR);
+    const { scrollTop, scrollHeight, clientHeight } = this.element;
+    if (!this.stuck || scrollTop < this.top) this.settle(scrollHeight - scrollTop - clientHeight < NEAR);
   }
 
   settle(stuck: boolean) {
@@ -33,12 +33,6 @@ export class Follow {
 
   toEnd() {
     this.settle(true);
-    this.moveToEnd();
-  }
-
-  // A reader may have scrolled up already, and the event that says so comes later.
-  grown() {
-    this.scrolled();
     this.moveToEnd();
   }
 

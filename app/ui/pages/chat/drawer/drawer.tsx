@@ -14,11 +14,7 @@ export function Drawer({ page, state }: { page: ChatPage; state: PageState }) {
     page.setDrawer(false);
     requestAnimationFrame(() => (document.querySelector("[data-toggle=drawer]") as any)?.focus());
   };
-  const settings = (
-    <SettingsForm store={page.settings}>
-      <ChatSettings page={page} state={state} />
-    </SettingsForm>
-  );
+  const { chat, preset, prompts, system } = state;
   return (
     <aside class="drawer ft-stack" aria-label="Rounds and settings">
       <Tabs
@@ -29,7 +25,7 @@ export function Drawer({ page, state }: { page: ChatPage; state: PageState }) {
         keep
         tabs={[
           { id: "rounds", title: "Rounds", pane: <RoundsPane page={page} shown={state.shown} token={state.token} /> },
-          { id: "settings", title: "Settings", pane: settings },
+          { id: "settings", title: "Settings", pane: <SettingsPane {...{ page, chat, preset, prompts, system }} /> },
         ]}
       />
       <IconButton class="drawer-close" icon={X} label="Close" onClick={close} />
@@ -52,8 +48,16 @@ const RoundsPane = memo((props: Pick<PageState, "shown" | "token"> & { page: Cha
 
 const focus = (node: HTMLElement | null) => node?.focus();
 
+type ChatSettings = Pick<PageState, "chat" | "preset" | "prompts" | "system"> & { page: ChatPage };
+
+const SettingsPane = memo((props: ChatSettings) => (
+  <SettingsForm store={props.page.settings}>
+    <OwnSettings {...props} />
+  </SettingsForm>
+));
+
 // Settings of this page and of the open chat, which are not sent with a message.
-export function ChatSettings({ page, state }: { page: ChatPage; state: PageState }) {
+function OwnSettings(props: ChatSettings) {
   const [marks, setMarks] = useState(false);
   const mark = (on: boolean) => {
     setMarks(on);
@@ -61,7 +65,7 @@ export function ChatSettings({ page, state }: { page: ChatPage; state: PageState
   };
   return (
     <>
-      <SystemChoice page={page} state={state} />
+      <SystemChoice {...props} />
       <Toggle
         label="Highlight drafted text"
         hint="Solid line: drafted. Box: correction, in place of a rejected token. Dots: bonus, after an accepted draft."
@@ -72,8 +76,7 @@ export function ChatSettings({ page, state }: { page: ChatPage; state: PageState
   );
 }
 
-function SystemChoice({ page, state }: { page: ChatPage; state: PageState }) {
-  const { chat, preset, prompts, system } = state;
+function SystemChoice({ page, chat, preset, prompts, system }: ChatSettings) {
   const [name, setName] = useState<string | null>(null); // of a prompt that is saved
   const own = chat === null ? prompts.find((each) => each.name === preset) : system;
   const names = prompts.map((each) => each.name);

@@ -31,7 +31,9 @@ export function Lanes({ listed, allOpen, token, replayed, empty, onLight }: Lane
   const [turned, setTurned] = useState<Set<number>>(new Set()); // rows that differ from `allOpen`
   const isOpen = (row: number) => turned.has(row) !== allOpen;
   useEffect(() => setTurned(new Set()), [allOpen]);
-  const [follow, atEnd] = useFollow(node);
+  const follow = useRef<Follow>(null);
+  const [atEnd, setAtEnd] = useState(true);
+  useEffect(() => void (follow.current = new Follow(node.current as HTMLElement, setAtEnd)), [node]);
 
   const lit = token === null ? replayed - 1 : timeline.ofToken(token);
   useLayoutEffect(() => {
@@ -87,17 +89,6 @@ export function Lanes({ listed, allOpen, token, replayed, empty, onLight }: Lane
       {!atEnd && <Button small class="newest" icon={ArrowDown} text="Newest" onClick={() => follow.current?.toEnd()} />}
     </div>
   );
-}
-
-// Keeps a scrolling element at its end. Returns its Follow, and whether it is at its end.
-function useFollow(node: RefObject<HTMLElement | null>): [RefObject<Follow | null>, boolean] {
-  const follow = useRef<Follow>(null);
-  const [atEnd, setAtEnd] = useState(true);
-  useEffect(() => {
-    const made = (follow.current = new Follow(node.current as HTMLElement, setAtEnd));
-    return () => made.sizes.disconnect();
-  }, [node]);
-  return [follow, atEnd];
 }
 
 function toldOf(round: Round) {

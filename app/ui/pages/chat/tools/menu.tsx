@@ -37,7 +37,7 @@ export function ToolsMenu({ ask, chat, off, onOff, model, running }: ToolsMenuPr
   const here = usePage() === "chat";
   const look = useCallback(async () => setTools(await ask("chat_tools", { chat, off })), [ask, chat, off]);
   useEffect(() => {
-    if (here) look();
+    if (here && (open || !running)) look();
   }, [look, here, open, model, running]);
   const change = async ({ name }: ChatServer, data: object) => {
     const fresh = await ask("use_server", { chat, name, ...data });
