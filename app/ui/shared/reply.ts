@@ -1,4 +1,4 @@
-// A reply on the page, built from its events: text, origin marks, state. It is drawn by hand, since it grows thirty times
+// A reply on the page, built from its events: text, origin marks, state. It is drawn by hand, since it grows many times
 // a second. Used by Chat and Race.
 
 import { Thought, type Place } from "./text/streaming";
