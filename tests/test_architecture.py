@@ -95,13 +95,15 @@ BEHIND_THE_DOOR = {
         "engine.train.data",
         "engine.machine.threads",
     ),
-    "app.cli.serve": ("engine.machine.devices",),  # refuses a GPU that is not here before it starts
+    "app.cli.options": (  # refuses a GPU and heads that are not here before anything starts
+        "engine.machine.devices",
+        "engine.drafting.heads",
+    ),
     "app.servers": ("engine.remote",),  # asks who a server is, before anything is loaded
     "app.cli.loading": (
         "engine.switching",  # chooses the engine
         "engine.local.engine",  # measures more than its door shows
         "engine.loading.compile_first",  # says beforehand that something will be compiled
-        "engine.machine.devices",  # says beforehand what computes
         "engine.drafting.proposers",  # which proposers and options there are, before anything is loaded
     ),
     "app.diagnostics": (  # says what there is to compute on

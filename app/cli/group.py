@@ -21,12 +21,14 @@ class Group(TyperGroup):
         super().format_commands(*context_and_formatter)
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command. In an InvalidRequest, write fields as the command's options."""
+        """Run the command. In an InvalidRequest, write fields as the command's options, and name the one
+        that it is about."""
         try:
             return super().invoke(ctx)
         except InvalidRequest as error:
             command = self.commands.get(ctx.invoked_subcommand, self)  # None: the group is one
-            options = {p.name: p.opts[0] for p in command.params if p.opts[0].startswith("--")}
+            named = [(p.name, p.opts[0]) for p in command.params if p.opts[0].startswith("--")]
+            options = {option[2:].replace("-", "_"): option for _, option in named} | dict(named)
             error.args = (_with_options(str(error), error.field, options),)
             raise
 
@@ -37,11 +39,13 @@ def group(**settings: Any) -> typer.Typer:
 
 
 def _with_options(message: str, field: str, options: dict[str, str]) -> str:
-    """Return ``message`` with the option in place of the ``field`` that it begins with, and of any name
-    with an underscore, which is no word of a sentence. --depths is the option of a depth."""
+    """Return ``message`` with the option of the ``field`` in place of that, or else before it, and with
+    options in place of names with an underscore, which are no words of a sentence."""
+    near = (option for name, option in options.items() if name.rstrip("s") == field.rstrip("s"))
+    own = options.get(field) or next(near, "")  # --depths is the option of a depth
+    if own:
+        message = re.sub(rf"^{field}(?![\w/.])", own, message)
     for name, option in options.items():
-        if name.rstrip("s") == field.rstrip("s"):
-            message = re.sub(rf"^{field}(?![\w/.])", option, message)
         if "_" in name:
             message = re.sub(rf"(?<![\w/.-]){name}(?![\w/]|[.-]\w)", option, message)
-    return message
+    return message if own in message else f"{own}: {message}"

@@ -15,9 +15,11 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Self, TypeVar
 
+from app.cli.options import no_use
 from app.settings.defaults import Defaults
 from engine.errors import InvalidRequest
-from engine.request import Control, OptionValue, Speculation
+from engine.request import PLAIN, Control, OptionValue, Speculation
+from engine.values import require
 from engine.values.sampling import AcceptanceRule
 
 if TYPE_CHECKING:
@@ -41,6 +43,11 @@ class Drafting:
     options: Sequence[str] = ()
 
     def __post_init__(self) -> None:
+        plain = self.proposer == PLAIN and "--proposer none"
+        if off := plain or (self.control is Control.OFF and "--controller off"):
+            none = f"has no use with {off}, which drafts nothing. Leave one out."
+            require(self.depth is None, "depth", none)
+            require(self.control in (None, Control.OFF), "controller", none)
         self._named(self.proposer or Speculation().proposer)
         if self.proposer:
             parse(self.proposer, self.options)
@@ -237,7 +244,19 @@ def check_loads(data_dir: Path, *loads: tuple[LoadRequest, str | None], here: bo
     for request, proposer in loads:
         if here:
             _check_here(request, inventory)
-        check_needs((proposer,), inventory.named(with_default_draft(request, data_dir, proposer)))
+        _resolved(request, data_dir, inventory, (proposer,))
+
+
+def _resolved(
+    request: LoadRequest, data_dir: Path, inventory: Inventory, proposers: Sequence[str | None]
+) -> tuple[LoadRequest, Pairing]:
+    """Return ``with_default_draft`` and what it names. Raises InvalidRequest for what it lacks."""
+    request = with_default_draft(request, data_dir, *proposers)
+    pairing = inventory.named(request)
+    elsewhere = request.draft_device != "auto" and pairing.draft is None
+    no_use("draft_device", elsewhere, without="a draft model")
+    check_needs(proposers, pairing)
+    return request, pairing
 
 
 def _check_here(request: LoadRequest, inventory: Inventory) -> None:
@@ -288,9 +307,7 @@ def _opened(
     inventory = open_inventory(data_dir)
     if here:
         _check_here(request, inventory)
-    request = with_default_draft(request, data_dir, *proposers)
-    pairing = inventory.named(request)
-    check_needs(proposers, pairing)
+    request, pairing = _resolved(request, data_dir, inventory, proposers)
     engine = kind(
         lambda: inventory.catalog,
         models=inventory.models,

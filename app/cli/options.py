@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import fields
 from functools import wraps
 from pathlib import Path
@@ -14,9 +15,10 @@ from typer import Option
 
 from app.main import DEFAULT_PAIR
 from engine.api import LoadRequest
-from engine.errors import InvalidRequest
+from engine.errors import ForetokenError, InvalidRequest
+from engine.machine import devices
 from engine.request import Control, controller_named
-from engine.values import CHECKPOINT_MB
+from engine.values import CHECKPOINT_MB, require
 from engine.values.sampling import AcceptanceRule, Sampling
 
 PairOption = Annotated[
@@ -95,6 +97,23 @@ def no_use(option: str, given: object, *, without: str) -> None:
         )
 
 
+def check_gpu(option: str, value: object, *, needs: bool) -> None:
+    """Raise InvalidRequest if the value of an option ``needs`` a GPU and there is none."""
+    none = f"is {value}, but there is no NVIDIA driver here. Leave it out."
+    require(not needs or devices.has_driver(), option, none)
+
+
+@contextmanager
+def about(option: str, field: str = "") -> Iterator[None]:
+    """Let errors in what an ``option`` holds be about it; with ``field``, only those about that."""
+    try:
+        yield
+    except ForetokenError as error:
+        if field and getattr(error, "field", "") != field:
+            raise
+        raise InvalidRequest(option, str(error)) from error
+
+
 def control(text: str | None) -> Control | None:
     """Return the controller of that name, or None."""
     return None if text is None else controller_named(text)
@@ -132,6 +151,11 @@ def with_load(command: Callable[..., None]) -> Callable[..., None]:
 def _parsed(
     pair: str = DEFAULT_PAIR, head: Sequence[Path] | None = None, **settings: Any
 ) -> LoadRequest:
+    from engine.drafting.heads import check
+
+    with about("head"):
+        for each in head or ():
+            check(each.expanduser())
     return LoadRequest.parse(pair, head or (), **settings)
 
 
@@ -146,7 +170,6 @@ def _options_of_load(
     ),
     context: int | None = Option(
         None,
-        min=1,
         help="Context in tokens. Default: the model's own, at most 32,768, as far as it fits.",
     ),
     native: NativeOption = True,

@@ -20,6 +20,7 @@ from app.settings.defaults import Defaults
 from engine.api import LoadRequest
 from engine.errors import InvalidRequest
 from engine.request import PLAIN, Control, Speculation
+from engine.values import require
 from engine.values.sampling import AcceptanceRule, Sampling, rule_named
 
 if TYPE_CHECKING:
@@ -79,17 +80,26 @@ def race(
     from engine.bench.reports import race as race_report
 
     folder = paths.data_folder(data_dir)
-    rules = (rule_named(base_acceptance or acceptance), rule_named(acceptance))
-    heat = (temperature if base_temperature is None else base_temperature, temperature)
-    samplings = [Sampling(temperature=each, seed=seed) for each in heat]
-    ways = [speculation(each, rule) for each, rule in zip((base, rival), rules, strict=True)]
+    rule, sampling = rule_named(acceptance), Sampling(temperature=temperature, seed=seed)
+    with options.about("base_acceptance"):
+        rules = (rule_named(base_acceptance or acceptance), rule)
+    with options.about("base_temperature"):
+        base_heat = temperature if base_temperature is None else base_temperature
+        samplings = (replace(sampling, temperature=base_heat), sampling)
+    with options.about("base"):
+        way = speculation(base, rules[0])
+    with options.about("rival"):
+        ways = (way, speculation(rival, rule))
     options.no_use("per_kind", per_kind and not prompts, without="--prompts")
     find_prompts = _prompts(prompt, prompts or [], per_kind, folder)
     find_prompts(1)  # mistakes are told before anything is loaded
     base_load = load if base_pair is None else load.alike(base_pair)
     drafts, rivals = (way.proposer if way else None for way in ways)
     # Both first: else mistakes in the second are told after the first is loaded.
-    check_loads(folder, (load, rivals), (base_load, drafts))
+    with options.about("rival", "proposer"):
+        check_loads(folder, (load, rivals))
+    with options.about("base", "proposer"):
+        check_loads(folder, (base_load, drafts))
     if base_load != load:
         open_inventory(folder).check_room((load, base_load))
     with contextlib.ExitStack() as stack:
@@ -152,7 +162,7 @@ def speculation(text: str | None, rule: AcceptanceRule) -> Speculation | None:
     wrong = not name or not (depth in ("", Control.AUTO) or depth.isdecimal())
     if wrong or (name == PLAIN and depth):
         raise InvalidRequest(
-            "method",
+            "proposer",
             f"{text!r} is not a method: give a proposer, and optionally a depth, such as draft,4. "
             "none takes no depth.",
         )
@@ -177,6 +187,7 @@ def _prompts(
 
     if (prompt is None) == (not names):
         raise InvalidRequest("prompt", "Give either a prompt or a set with --prompts.")
+    require(prompt is None or bool(prompt.strip()), "PROMPT", "is empty. Write a message.")
 
     def prompts_for(vocabulary: int) -> list[Prompt]:
         if prompt is not None:

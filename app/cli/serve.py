@@ -15,10 +15,8 @@ from typer import Option
 from app import main, paths
 from app.cli import options
 from app.web.switch import Serving
-from engine.api import FP8, LoadRequest
+from engine.api import AUTO, FP8, LoadRequest
 from engine.errors import ForetokenError, InvalidRequest, what_failed
-from engine.machine import devices
-from engine.values import require
 
 _LONGEST_KEY = 4096
 _KEY_IS_SEEN = (
@@ -128,7 +126,10 @@ def serve(
 
 
 def _check_gpu(load: LoadRequest) -> None:
-    """Raise InvalidRequest for what needs a GPU where there is none; a load would tell only the pages."""
+    """Raise InvalidRequest for what needs a GPU or a draft that is not there; a load would tell only the
+    pages."""
+    elsewhere = load.draft == "" and load.draft_device != AUTO
+    options.no_use("draft_device", elsewhere, without="a draft model")
     asked = {
         "device": load.device == "cuda",
         "draft_device": load.draft_device == "cuda",
@@ -136,11 +137,7 @@ def _check_gpu(load: LoadRequest) -> None:
         "kv_cache_dtype": load.kv_cache_dtype == FP8,
     }
     for name, needs in asked.items():
-        require(
-            not needs or devices.has_driver(),
-            name,
-            f"is {getattr(load, name)}, but there is no NVIDIA driver here. Leave it out.",
-        )
+        options.check_gpu(name, getattr(load, name), needs=needs)
 
 
 def _key_of(context: typer.Context, key: str | None, file: Path | None) -> str | None:

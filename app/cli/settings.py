@@ -43,6 +43,7 @@ def settings(
     file = PreferencesFile(paths.data_folder(data_dir))
     changes: dict[str, Any] = {} if start is None else _started_with(start)
     if device is not None:
+        options.check_gpu("device", device, needs=device == "cuda")
         changes["device"] = device
     if threads is not None:
         changes["threads"] = _count(threads)

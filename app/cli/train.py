@@ -55,6 +55,7 @@ def train(
     from app.training.options import TrainingJob, train_drafter
     from engine.train.recipe import load_recipe
 
+    options.check_gpu("device", device, needs=device == "cuda")
     own = {"device": device, "native": native, "threads": threads}
     chosen: Any = {name: value for name, value in own.items() if value is not None}
     job = TrainingJob(replace(load_recipe(file), **chosen), target, prompts, out, not fresh)

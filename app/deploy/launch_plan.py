@@ -19,7 +19,7 @@ from app.deploy.methods import DYNAMO, NONE, VLLM, Needs, acceptance_of, method_
 from app.deploy.model import ModelFacts, find, known_models, of_path, unknown
 from app.deploy.planning import make_plan
 from app.deploy.render import Rendered
-from app.deploy.request import Plan, PlanRequest, Targets
+from app.deploy.request import SHORTEST, Plan, PlanRequest, Targets
 from app.deploy.tables import TEXTS, refusal
 from app.inventory import open_inventory
 from engine.errors import DiskError, ForetokenError, InvalidRequest, what_failed
@@ -89,7 +89,8 @@ def request_for(options: PlanOptions, data: Path, found: Measured | None = None)
     targets = _targets(options)
     context = options.context
     if context is None:
-        context = min(targets.isl + targets.osl if targets else DEFAULT_CONTEXT, target.context)
+        wanted = targets.isl + targets.osl if targets else DEFAULT_CONTEXT
+        context = min(max(wanted, SHORTEST), target.context)
     if targets and targets.rps is not None and options.users is not None:
         raise refusal("users", "rate-and-users")
     if options.backend and options.engine != DYNAMO:
@@ -132,8 +133,9 @@ def _targets(options: PlanOptions) -> Targets | None:
         return None
     isl = DEFAULT_PROMPT if isl is None else isl
     osl = DEFAULT_REPLY if osl is None else osl
-    if isl < 1 or osl < 1:
-        raise refusal("isl", "lengths")
+    for field, value in (("isl", isl), ("osl", osl)):
+        if value < 1:
+            raise refusal(field, "above-0", value=value)
     return Targets(isl, osl, options.rps, options.ttft, options.itl)
 
 

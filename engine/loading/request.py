@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.drafting.heads import kind_in
-from engine.errors import IncompatiblePair
+from engine.errors import IncompatiblePair, ModelError
 from engine.kernels.formats import AS_STORED, AUTO, FP8, KV_CACHE_DTYPES, QUANTIZATIONS
 from engine.machine import devices, threads
 from engine.values import CHECKPOINT_MB, MAX_ROWS, require
@@ -20,6 +20,8 @@ __all__ = [
 
 SEPARATOR = "::"
 """Separates target, draft and heads in one text."""
+LEAST_CONTEXT = 32
+"""Tokens: in fewer no chat template leaves room for a message and a reply."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +69,7 @@ class LoadRequest:
             value = getattr(self, name)
             require(value in known, name, f"is {value!r}; it must be one of {', '.join(known)}.")
         threads.check(self.threads)
-        for name, least in {"context": 1, "gpu_layers": 1, "checkpoint_mb": 0}.items():
+        for name, least in {"context": LEAST_CONTEXT, "gpu_layers": 1, "checkpoint_mb": 0}.items():
             value = getattr(self, name)
             none = " For none, choose the device cpu." * (name == "gpu_layers")
             fits = value is None or value >= least
@@ -84,8 +86,8 @@ class LoadRequest:
 
         ``TARGET`` is a pair, a model, a folder or a GGUF file; what a folder behind it holds is said by
         its config.json, and a folder here goes before a model of the catalog whose id is spelt so.
-        Nothing behind ``::`` is no draft. Raises IncompatiblePair for two drafts, and as
-        the class does for ``settings``, its other fields.
+        Nothing behind ``::`` is no draft. Raises IncompatiblePair for two drafts, ModelError if one is a
+        path where nothing is, and as the class does for ``settings``, its other fields.
         """
         if is_address(text):  # which may hold "::" itself
             return cls(target=text.strip(), heads=tuple(map(str, heads)), **settings)
@@ -95,6 +97,9 @@ class LoadRequest:
         )
         drafts = [part for part in others if part not in own]
         if len(drafts) > 1:
+            for path in map(Path, drafts):
+                if path.name != str(path) and not path.expanduser().exists():
+                    raise ModelError(f"There is no folder or file {path}. Check the path.")
             raise IncompatiblePair(
                 f"{' and '.join(drafts)} are both draft models, and only one can be loaded. "
                 "Leave one out."

@@ -193,7 +193,7 @@ def export_gguf(
 
 def fit(
     pair: str = Argument(..., help="A pair or model of the catalog, or TARGET[::DRAFT]."),
-    context: int | None = Option(None, min=1, help="Context in tokens. Default: as a load takes."),
+    context: int | None = Option(None, help="Context in tokens. Default: as a load takes."),
     quantization: options.QuantizationOption = "auto",
     as_json: options.JsonOption = False,
     data_dir: options.DataDirOption = None,
@@ -202,7 +202,7 @@ def fit(
     from engine.api import AS_STORED, LoadRequest
     from engine.values.units import format_bytes
 
-    request = LoadRequest.parse(pair, quantization=quantization)
+    request = LoadRequest.parse(pair, quantization=quantization, context=context)
     forecast = inventory_in(data_dir).forecast(request, context)
     memory_fit = forecast.memory_fit
     rows = [

@@ -19,6 +19,7 @@ from engine.files import bounded
 from engine.reply import ReplyState
 from engine.request import Request, Speculation
 from engine.stats import Statistics
+from engine.values import require
 from engine.values.messages import MAX_IMAGE_BYTES, Image, Message
 from engine.values.sampling import Sampling
 from engine.values.units import counted
@@ -92,7 +93,9 @@ def collect(prompt: str | None, file: Path | None) -> list[Conversation] | None:
         return [each.turns for each in read(file)]
     if prompt is None and sys.stdin.isatty():
         return None
-    return [(sys.stdin.read() if prompt in (None, "-") else str(prompt),)]
+    text = sys.stdin.read() if prompt in (None, "-") else str(prompt)
+    require(bool(text.strip()), "PROMPT", "is empty. Write a message.")
+    return [(text,)]
 
 
 def images_in(files: Iterable[Path]) -> tuple[Image, ...]:

@@ -130,10 +130,11 @@ def _check(sizes: PairSizes, plan: ModelPlan, request: LoadRequest) -> None:
     if not sizes.device.is_gpu:
         for name in ("gpu_layers", "draft_device"):
             if (asked := getattr(request, name)) not in (None, AUTO, "cpu"):
-                why = devices.why_no_gpu() or "Choose the device cuda."
+                chosen = ", as the device cpu asks" * (request.device == "cpu")
+                why = (not chosen and devices.why_no_gpu()) or "Choose the device cuda."
                 raise InvalidRequest(
                     name,
-                    f"{name} is {asked}, but the target runs on the CPU. {why} Or leave it out.",
+                    f"{name} is {asked}, but the target runs on the CPU{chosen}. {why} Or leave it out.",
                 )
     if not _asked_on_host(request, sizes.target.layers):
         return

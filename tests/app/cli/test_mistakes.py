@@ -29,14 +29,17 @@ from tests.support.checkpoints import VOCABULARY
         (["--quantization", "int1"], "must be one of auto, fp32, bf16, int8, nf4"),
         (["--kv-cache-dtype", "fp4"], "--kv-cache-dtype is 'fp4'; it must be one of auto, fp8"),
         (["--device", "tpu"], "--device is 'tpu'; it must be one of auto, cpu, cuda"),
+        (["--device", "cpu", "--gpu-layers", 5], "runs on the CPU, as the device cpu asks. Choose"),
         (["--threads", 0], "--threads is 0; it must be 1 to"),
         (["--threads", 100_000], "--threads is 100000; it must be 1 to"),
         (["--pair", "no-such-pair"], "There is no pair or model 'no-such-pair'"),
         (["--pair", "./no/such/folder"], "no/such/folder"),
+        (["--pair", "pip::pip-draft::/no/such"], "There is no folder or file /no/such."),
+        (["--head", "/no/such"], "--head: There is no folder /no/such"),
         (["--trace", "/no/such/folder/trace.jsonl"], "The trace cannot be written"),
         (["--max-tokens", "many"], "--max-tokens"),
         (["--frobnicate"], "--frobnicate"),
-        (["--proposer", "ngram", "--option", "size=3"], "prompt_lookup_max"),
+        (["--proposer", "ngram", "--option", "size=3"], "--option: ngram has no option"),
         (["--proposer", "ngram", "--option", "prompt_lookup_max=x"], "must be a whole number"),
         (["--proposer", "ngram", "--option", "prompt_lookup_max"], "NAME=VALUE"),
     ],
@@ -58,7 +61,18 @@ def test_a_mistake_is_one_message_and_status_2(
         ("bench sweep --depths 99", "--depths is 99"),
         ("bench real --pair pip --all-settings", "--all-settings has no use without --llama-cpp"),
         ("race Hello --per-kind 2", "--per-kind has no use without --prompts"),
-        ("race Hello --rival none,4", "none takes no depth"),
+        ("race Hello --rival none,4", "--rival: 'none,4' is not a method"),
+        ("race Hello --rival draft,99", "--rival: depth is 99"),
+        ("race Hello --rival oracle", "--rival: There is no proposer 'oracle'"),
+        ("race Hello --base mtp", "--base: The proposer 'mtp' needs"),
+        ("race Hello --base-temperature 9", "--base-temperature: temperature is 9.0"),
+        ("plan llama-3.1-8b --gpus H100 --method x", "--method: There is no method 'x'"),
+        ("plan llama-3.1-8b --gpus H100 --from x", "--from: 'x' is not an address"),
+        ("chat Hello --proposer none --depth 3", "--depth has no use with --proposer none"),
+        ("chat Hello --controller off --depth 3", "--depth has no use with --controller off"),
+        ("chat Hello --pair pip:: --draft-device cpu", "--draft-device has no use without a draft"),
+        ("ui --pair pip:: --draft-device cpu", "--draft-device has no use without a draft"),
+        ("ui --context 5", "--context is 5; it must be 32 or more"),
         ("diagnostics --pair pip", "--pair has no use without --gpu"),
         ("diagnostics --gpu --pair nope", "There is no pair or model 'nope'"),
     ],
@@ -151,10 +165,11 @@ def test_a_prompt_longer_than_the_context_says_by_how_much(
     assert "Shorten it by" in result.err
 
 
-def test_an_empty_message_is_told(foretoken: Foretoken, model: Path) -> None:
-    result = foretoken("chat", "  ", "--pair", model)
+@pytest.mark.parametrize("command", ["chat", "race"])
+def test_an_empty_message_is_told(foretoken: Foretoken, command: str) -> None:
+    result = foretoken(command, "  ")
     assert result.status == 2
-    assert "empty message" in result.err
+    assert "PROMPT is empty" in result.err
 
 
 def test_a_missing_model_is_told_with_the_way_to_get_it(
@@ -173,6 +188,8 @@ def test_what_needs_a_gpu_is_refused_before_an_app_starts(
 ) -> None:
     """It started without a model, and every later load was refused as well."""
     monkeypatch.setattr("engine.machine.devices.has_driver", lambda: False)
+    kept = foretoken("settings", "--device", "cuda")
+    assert (kept.status, kept.out) == (2, "") and "--device is cuda, but there is no" in kept.err
     for option, value in (
         ("--device", "cuda"),
         ("--draft-device", "cuda"),

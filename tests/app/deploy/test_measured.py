@@ -361,9 +361,9 @@ def test_a_rate_takes_more_copies_than_the_default_number_of_users() -> None:
     ("wrong", "says"),
     [
         ({"rps": 5.0, "users": 4}, "The rate says how many users"),
-        ({"isl": 0, "osl": 0}, "must have 1 token or more"),
+        ({"isl": 0, "osl": 0}, "isl is 0; it must be above 0"),
         ({"isl": 200_000}, "131,072"),
-        ({"backend": "sglang"}, "Only Dynamo has a backend"),
+        ({"backend": "sglang"}, "backend has no use: only Dynamo has one"),
     ],
 )
 def test_options_without_a_use_are_refused(wrong: dict, says: str, tmp_path: Path) -> None:
