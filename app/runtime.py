@@ -108,12 +108,18 @@ class Runtime:
         """Return where a model lies on disk; None if it is not there completely."""
         return self._files.locate(spec)
 
+    @property
+    def threads(self) -> int | None:
+        """The threads of models without their own: as stated at the start, else of the settings."""
+        kept = "threads" in self.first.remembered  # for the first model, maybe
+        return self.preferences.read().threads if kept else self.first.threads
+
     def request(self, target: str, draft: str | None = None) -> LoadRequest:
         """Return the request for a pair chosen while the app runs. Device, threads and steps
         are those of the start. Weight format and load options were chosen for the first pair alone,
         unless the command line states the options. The target's own ones come first. ``draft`` None:
         choose the best draft."""
-        stated = {"threads", *self.fixed} - {"kv_cache_dtype"}
+        stated = {*self.fixed} - {"kv_cache_dtype"}
         own: dict[str, Any] = {
             each.name: each.default for each in fields(LoadOptions) if each.name not in stated
         }
@@ -123,7 +129,7 @@ class Runtime:
             draft=draft,
             heads=(),
             quantization=AUTO,
-            **own,
+            **own | {"threads": self.threads},
             remembered=self.first.remembered & {*COMPUTING},
         )
         return self.load_options.of(target).over(request, self.fixed)

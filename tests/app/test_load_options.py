@@ -159,7 +159,9 @@ def test_the_first_model_s_options_are_no_other_model_s_and_what_is_picked_is_as
 ) -> None:
     """Another model got its layers on the GPU; and a picked format that the machine lacks was left out as
     if it had only been remembered."""
-    options = LoadOptions(context=512, gpu_layers=1, draft_device="cpu", kv_cache_dtype="fp8")
+    options = LoadOptions(
+        context=512, threads=1, gpu_layers=1, draft_device="cpu", kv_cache_dtype="fp8"
+    )
     LoadOptionsFile(tmp_path).keep("pip", options)
     PreferencesFile(tmp_path).keep(last=LoadRequest(target="pip", quantization="int8"))
     settings = Settings(load=LoadRequest(target="pip-draft"), data_dir=tmp_path)
@@ -167,6 +169,7 @@ def test_the_first_model_s_options_are_no_other_model_s_and_what_is_picked_is_as
     assert (runtime.first.gpu_layers, runtime.first.quantization) == (1, "int8")
     other = runtime.request("pip-draft")
     assert (other.context, other.gpu_layers, other.draft_device) == (None, None, "auto")
+    assert (runtime.first.threads, other.threads) == (1, None)
     assert other.remembered == set(COMPUTING)
     runtime.fixed = frozenset({"gpu_layers"})
     assert runtime.request("pip-draft").gpu_layers == 1

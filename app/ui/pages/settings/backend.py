@@ -59,14 +59,14 @@ class SettingsBackend:
         return {
             START: {"value": str(kept.start_with), "choices": self._starts(kept)},
             "device": {"value": first.device, "choices": devices},
-            "threads": {"value": first.threads, "default": default, "most": most},
+            "threads": {"value": self.runtime.threads, "default": default, "most": most},
             "native": {"value": first.native},
             TITLES: {"value": kept.titles},
             IDLE: {"value": self.runtime.idle.minutes, "choices": [None, 5, 15, 30, 60, 240]},
             "fixed": {name: self._stated(name) for name in STATED if self._stated(name)},
             "loaded": loaded and loaded.name,
             "reload": loaded is not None
-            and any(getattr(loaded.request, name) != getattr(first, name) for name in COMPUTING),
+            and any(getattr(loaded.request, name) != value for name, value in self._wanted().items()),
         }
 
     @endpoint
@@ -99,9 +99,15 @@ class SettingsBackend:
     def reload(self, data: View | None = None) -> View:
         """Load the pair again with the current settings. Raises ForetokenError."""
         first, loaded = self.runtime.first, self.runtime.engine.loaded
-        computed = {name: getattr(first, name) for name in COMPUTING}
-        self.runtime.loader.start(first if loaded is None else replace(loaded.request, **computed))
+        again = first if loaded is None else replace(loaded.request, **self._wanted())
+        self.runtime.loader.start(again)
         return self.chat.loading.status()
+
+    def _wanted(self) -> View:
+        """Return how the loaded target is computed by the current settings and its own."""
+        loaded = self.runtime.engine.loaded
+        request = self.runtime.request(loaded.request.target if loaded else "")
+        return {name: getattr(request, name) for name in COMPUTING}
 
     def _stated(self, name: str) -> list[str]:
         """Return the command line options that fix a setting."""
