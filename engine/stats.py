@@ -26,6 +26,9 @@ from itertools import zip_longest
 
 from engine.events import Counted, Decision, Emitted, Event, Finished, Prefilled, Round, Started
 
+FEWEST_ROUNDS = 8
+"""With fewer rounds a reply's speed-up is chance."""
+
 _SUMMED = (
     "prompt_tokens", "reused_tokens", "completion_tokens", "untimed_tokens", "rounds", "drafted",
     "accepted", "prefill_s", "decode_s", "draft_s", "verify_s",
@@ -86,6 +89,11 @@ class Statistics:
         """Return the speed-up over plain decoding; None if either speed is unknown."""
         now, plain = self.tokens_per_s, self.plain_tokens_per_s
         return now / plain if now and plain else None
+
+    @property
+    def telling_speedup(self) -> float | None:
+        """Return the speed-up where it is one of drafts, and of enough rounds not to be chance."""
+        return self.speedup if self.drafted and self.rounds >= FEWEST_ROUNDS else None
 
     @property
     def per_position(self) -> tuple[float, ...]:

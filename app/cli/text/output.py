@@ -183,8 +183,8 @@ def summary(statistics: Statistics) -> str:
         parts.append(f"mean acceptance length {statistics.mean_acceptance_length:.2f}")
     if statistics.time_to_first_token_s is not None:
         parts.append(f"first token after {statistics.time_to_first_token_s * 1000:.0f} ms")
-    if statistics.speedup and statistics.drafted:
-        parts.append(f"{times(statistics.speedup)} the speed without drafting")
+    if statistics.telling_speedup:
+        parts.append(f"{times(statistics.telling_speedup)} the speed without drafting")
     # Why drafts were made is a forecast: beside what was measured it would contradict it.
     if statistics.decision is not None and not statistics.decision.depth:
         parts.append(statistics.decision.why)

@@ -258,8 +258,8 @@ def replay_facts(started: Started | None, statistics: Statistics) -> str:
     )
     if statistics.tokens_per_s:
         parts.append(f"{statistics.tokens_per_s:.1f} tokens/s")
-    if statistics.speedup and statistics.drafted:
-        parts.append(f"{times(statistics.speedup)} the speed without drafting")
+    if statistics.telling_speedup:
+        parts.append(f"{times(statistics.telling_speedup)} the speed without drafting")
     return " · ".join(parts)
 
 
