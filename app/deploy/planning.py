@@ -32,8 +32,20 @@ SHORTEST_CONTEXT = 512
 
 
 def make_plan(request: PlanRequest) -> Plan:
-    """Return the plan for ``request``. Raises InvalidRequest for what cannot be combined, and
+    """Return the plan for ``request``, with the fastest depth at its load where neither a depth nor a task
+    is given and the engine does not adapt it. Raises InvalidRequest for what cannot be combined, and
     OutOfMemory, which says what would fit."""
+    plan = _with_depth(request)
+    given = request.depth is not None or request.task is not None
+    while not given and plan.has_ground and not plan.adapts:
+        if not 0 < (best := plan.estimate.best_depth) < plan.depth:
+            break
+        plan = _with_depth(replace(request, depth=best))
+    return plan
+
+
+def _with_depth(request: PlanRequest) -> Plan:
+    """Return the plan with the depth of the request, else the method's. Raises as ``make_plan``."""
     if request.by_rate:
         request = replace(request, users=1)  # at least, of each copy
     parts = _Parts(request)

@@ -182,7 +182,7 @@ def _about_drafts(plan: Plan) -> Iterator[Note]:
     if plan.has_ground:
         if estimate.best_depth == 0:
             yield "slower", {"instead": adapts or "plan without it, or with more replicas"}
-        elif estimate.best_depth != plan.depth:
+        elif estimate.best_depth != plan.depth and (adapts or plan.request.depth):  # none of a task
             yield "other-depth", {"instead": adapts or "choose that depth", **tokens}
         if estimate.stops_at is not None:
             yield "never" if estimate.stops_at == 1 else "up-to", tokens

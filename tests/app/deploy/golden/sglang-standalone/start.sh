@@ -10,8 +10,8 @@ python3 -m sglang.launch_server \
     --mem-fraction-static 0.86 \
     --speculative-algorithm STANDALONE \
     --speculative-draft-model-path nvidia/Llama-3.1-8B-Instruct-FP8 \
-    --speculative-num-steps 4 \
+    --speculative-num-steps 3 \
     --speculative-eagle-topk 1 \
-    --speculative-num-draft-tokens 5 \
+    --speculative-num-draft-tokens 4 \
     --enable-metrics \
     --host 127.0.0.1 --port 8000

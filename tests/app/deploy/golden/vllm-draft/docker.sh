@@ -15,6 +15,6 @@ docker run --rm --name llama-3-3-70b --gpus all --ipc=host \
     --max-num-seqs 8 \
     --gpu-memory-utilization 0.90 \
     --kv-cache-dtype fp8 \
-    --speculative-config '{"method": "draft_model", "model": "nvidia/Llama-3.1-8B-Instruct-FP8", "num_speculative_tokens": 4}' \
+    --speculative-config '{"method": "draft_model", "model": "nvidia/Llama-3.1-8B-Instruct-FP8", "num_speculative_tokens": 3}' \
     --per-request-spec-decode-metrics summary \
     --host 0.0.0.0 --port 8000
