@@ -11,6 +11,7 @@ from engine.errors import IncompatiblePair, ModelError, what_failed
 from engine.loading.planning.pairing import Compatibility, compare, hopeless, why_not_size
 from engine.loading.specs import Locate, ModelSpec, bytes_read, folder_of
 from engine.models.checkpoints import checkpoint
+from engine.values.method_titles import head_title
 
 LARGEST_SHARE, USUAL_SHARE = 1 / 2, 1 / 10
 """Bytes that a token reads of a default draft at most, and usually, as a share of its target's."""
@@ -18,7 +19,7 @@ LARGEST_SHARE, USUAL_SHARE = 1 / 2, 1 / 10
 
 @dataclass(frozen=True, slots=True)
 class DraftChoice:
-    """A possible draft; ``reason`` says why it cannot draft, or is None.
+    """A possible draft; ``reason`` says why it cannot draft, or is not worth it, or is None.
 
     ``cross_vocabulary`` says how it drafts if its vocabulary is not the target's.
     """
@@ -40,6 +41,11 @@ class HeadChoice:
     kind: str
     reason: str | None
     parameters: int = 0
+
+    @property
+    def title(self) -> str:
+        """What people call it."""
+        return head_title(self.kind, self.folder.name)
 
 
 def judge_draft(target: ModelSpec, draft: ModelSpec, locate: Locate = folder_of) -> DraftChoice:

@@ -30,6 +30,7 @@ from engine.loading.drafts import (
     judge_draft,
     judge_head,
     ranked,
+    why_not,
 )
 from engine.loading.files import PairFiles, fetch_pair, template_and_tokens
 from engine.loading.hub import (
@@ -236,6 +237,10 @@ class Inventory:
         """Return whether ``draft`` can usefully draft for ``target``, and how or why not."""
         return judge_draft(target, draft, self.locate)
 
+    def why_not(self, target: ModelSpec, draft: ModelSpec) -> str | None:
+        """Return why no load has ``draft`` draft for ``target``, or None."""
+        return why_not(target, draft, self.locate)
+
     def judge_head(self, target: ModelSpec, folder: Path) -> HeadChoice:
         """Return whether the head in ``folder`` was trained for ``target``, or why not."""
         return judge_head(target, folder, self.locate)
@@ -244,15 +249,22 @@ class Inventory:
         """Return every other model of the catalog, fitting ones first."""
         return self.catalog.drafts_for(target, self.locate)
 
-    def drafts_here(self, target: ModelSpec) -> tuple[DraftChoice, ...]:
-        """Return every other model beside the target and on this machine, fitting ones first. Scans, and
-        reads tokenizers."""
+    def drafts_here(
+        self, target: ModelSpec
+    ) -> tuple[tuple[DraftChoice, ...], tuple[HeadChoice, ...]]:
+        """Return every other model and every head beside the target and on this machine. Scans, and reads
+        tokenizers."""
         place = self.locate(target)
-        here = replace(target, path=place)
-        beside = () if place is None else (place.parent,)
-        found = scan(self.system, (*beside, self.models, *self.folders()))
-        others = (one.spec for one in found if one.path != place)
-        return ranked(judge_draft(here, spec) for spec in others if spec is not None)
+        here, beside = replace(target, path=place), () if place is None else (place.parent,)
+        found = [*scan(self.system, (*beside, self.models, *self.folders()))]
+        names = {self.locate(spec): spec.name for spec in self.catalog.models}
+        others = (one.spec for one in found if one.spec is not None and one.path != place)
+        named = (replace(spec, name=names.get(spec.path, spec.name)) for spec in others)
+        pairs = (pair for pair in self.catalog.pairs if pair.target.id == target.id)
+        paired = (folder for pair in pairs for folder in pair.heads)
+        heads = dict.fromkeys((*paired, *(one.path for one in found if one.head)))
+        drafts = ranked(judge_draft(here, spec) for spec in named)
+        return drafts, tuple(self.judge_head(here, folder) for folder in heads)
 
     def own_head(self, target: ModelSpec) -> ModelSpec | None:
         """Return the first head that is here and fits, of those that the catalog has for ``target`` and

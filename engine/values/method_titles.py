@@ -24,3 +24,8 @@ METHOD_TITLES = {
 def method_title(name: str) -> str:
     """Return the title of a proposer; a name that this version does not know is its own title."""
     return METHOD_TITLES.get(name, name)
+
+
+def head_title(kind: str, name: str) -> str:
+    """Return the title of a head of this kind, with its name where that says more."""
+    return method_title(kind) if name == kind else f"{method_title(kind)} ({name})"

@@ -192,19 +192,26 @@ def download(
 @cli.command()
 def why(
     target: str = Argument(..., help="A model of the catalog, or a folder."),
-    draft: str = Argument(..., help="The draft model."),
+    draft: str = Argument(..., help="The draft model, or a head."),
     data_dir: options.DataDirOption = None,
 ) -> None:
-    """Show whether a draft fits a target, or why not."""
+    """Show whether a draft or head fits a target, as a load decides it, or why not."""
     inventory = found.inventory_in(data_dir)
-    big, small = (inventory.resolve(LoadRequest.parse(name)).target for name in (target, draft))
-    choice = inventory.judge_draft(big, small)
-    if not choice.fits:
-        print(f"{small.name} cannot draft for {big.name}. {choice.reason}")
+    big = inventory.resolve(LoadRequest.parse(target)).target
+    if heads := LoadRequest.parse(f"{big.id}::{draft}").heads:
+        head = inventory.judge_head(big, Path(heads[0]).expanduser())
+        name, refused, how = head.title, head.reason, "."
+    else:
+        small = inventory.resolve(LoadRequest.parse(draft)).target
+        choice = inventory.judge_draft(big, small)
+        name, refused = small.name, inventory.why_not(big, small)
+        advice = f", but it is not worth it. {choice.reason}" if choice.reason else ""
+        across = f", {choice.cross_vocabulary}." if choice.cross_vocabulary else ""
+        how = advice or across or ": same vocabulary, smaller."
+    if refused:
+        print(f"{name} cannot draft for {big.name}. {refused}")
         raise typer.Exit(1)
-    shared = ": same vocabulary, smaller."
-    how = f", {choice.cross_vocabulary}." if choice.cross_vocabulary else shared
-    print(f"{small.name} can draft for {big.name}{how}")
+    print(f"{name} can draft for {big.name}{how}")
 
 
 def describe(spec: ModelSpec, inventory: Inventory) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from app.cli import options
 from app.cli.text.output import table
 from app.inventory import model_folders
 from engine.errors import InvalidRequest
+from engine.values.method_titles import METHOD_TITLES
 
 if TYPE_CHECKING:
     from engine.loading.inventory import FoundModel, Inventory
@@ -79,30 +80,27 @@ def drafts(
     as_json: options.JsonOption = False,
     data_dir: options.DataDirOption = None,
 ) -> None:
-    """List the models on this machine that can draft for a model, and why others cannot."""
+    """List the models and heads on this machine that can draft for a model, and why not to use others."""
 
     from engine.api import LoadRequest
 
     inventory = inventory_in(data_dir)
-    choices = inventory.drafts_here(inventory.resolve(LoadRequest.parse(target)).target)
-    for choice in choices:
-        way = choice.cross_vocabulary or "same vocabulary, smaller"
-        print(f"{choice.spec.name} ({choice.spec.path})")
-        print(
-            f"  {'compatible: ' + way if choice.fits else 'not compatible: ' + str(choice.reason)}"
+    drafts, heads = inventory.drafts_here(inventory.resolve(LoadRequest.parse(target)).target)
+    listed = [
+        *({"name": one.spec.name, "path": str(one.spec.path), "head": None, "reason": one.reason,
+           "cross_vocabulary": one.cross_vocabulary} for one in drafts),
+        *({"name": one.title, "path": str(one.folder), "head": one.kind, "reason": one.reason,
+           "cross_vocabulary": None} for one in heads),
+    ]  # fmt: skip
+    for one in listed:
+        way = (
+            "made for it" if one["head"] else one["cross_vocabulary"] or "same vocabulary, smaller"
         )
-    if not choices:
+        print(f"{one['name']} ({one['path']})")
+        print(f"  {'not suitable' if one['reason'] else 'suitable'}: {one['reason'] or way}")
+    if not listed:
         print("No other model found. Add a folder with: foretoken models add-folder")
     if as_json:
-        listed = [
-            {
-                "name": choice.spec.name,
-                "path": str(choice.spec.path),
-                "reason": choice.reason,
-                "cross_vocabulary": choice.cross_vocabulary,
-            }
-            for choice in choices
-        ]
         print(json.dumps({"target": target, "drafts": listed}, ensure_ascii=False))
 
 
@@ -206,7 +204,12 @@ def fit(
     forecast = inventory_in(data_dir).forecast(request, context)
     memory_fit = forecast.memory_fit
     rows = [
-        (role, model.name, format_bytes(model.weights), format_bytes(model.kv))
+        (
+            "head" if model.name == METHOD_TITLES.get(role) else role,
+            model.name,
+            format_bytes(model.weights),
+            format_bytes(model.kv),
+        )
         for role, model in zip(forecast.roles, memory_fit.models, strict=True)
     ]
     rows.append(("overhead", "", format_bytes(memory_fit.work), ""))

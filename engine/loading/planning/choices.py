@@ -225,7 +225,7 @@ def why_not_stored(checkpoint: Checkpoint, device: Device) -> str | None:
     """Return why the model's matrices cannot be multiplied as a GGUF file has them, or None."""
     if not checkpoint.block_formats:
         return (
-            f"it needs a GGUF file with quantised weights, and {checkpoint.name} has "
+            "it needs a GGUF file with quantised weights, and this model has "
             f"{checkpoint.dtype} weights. Choose auto."
         )
     return _why_no_blocks(checkpoint, AS_STORED, device)

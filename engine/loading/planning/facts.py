@@ -108,11 +108,30 @@ def read_facts(
     kernels for the target. ``replacing``: what this process has on a GPU will be freed.
 
     Raises ModelError, IncompatiblePair, and InvalidRequest, but not for what is only remembered."""
-    return _where_it_is_better(
-        request,
-        device or device_for(request),
-        lambda asked, device: facts_on(files, asked, device, replacing=replacing),
-    )
+    device, pairing, target = device or device_for(request), files.pairing, inspect(files.target)
+    draft = None if files.draft is None else inspect(files.draft)
+    compatible = Compatibility() if draft is None else compare(target, draft)
+    if compatible.reason:
+        raise IncompatiblePair(compatible.reason)
+    heads = tuple(head_kinds.inspect(folder, target) for folder in pairing.heads)
+    inside = head_kinds.inside(target)
+    if isinstance(inside, HeadPlan):
+        heads = (inside, *heads)
+    _check_kinds(heads)
+    vision = vision_of(target, pairing.target.name)
+    note = inside if isinstance(inside, str) else None
+
+    def on(asked: LoadRequest, device: Device) -> PairFacts:
+        return _facts(
+            pairing.target, target, draft, heads, asked, device, compatible,
+            vision=vision, note=note, replacing=replacing,
+        )  # fmt: skip
+
+    found = _where_it_is_better(request, device, on)
+    names = {files.target: pairing.target.name}
+    if files.draft is not None and pairing.draft is not None:
+        names[files.draft] = pairing.draft.name
+    return replace(found, sizes=replace(found.sizes, names=names))
 
 
 def expected_facts(specs: Sequence[ModelSpec], request: LoadRequest) -> PairFacts | None:
@@ -181,28 +200,6 @@ def _on_one(request: LoadRequest, device: Device, plan: Callable[[Device], PairF
     if there.planned.backend is Backend.CUDA:
         return there
     return plan(device.cpu).instead(there, device)
-
-
-def facts_on(
-    files: PairFiles, request: LoadRequest, device: Device, *, replacing: bool = False
-) -> PairFacts:
-    """Read headers for ``device``. Raises as ``read_facts``, and for what is remembered too."""
-    target = inspect(files.target)
-    draft = None if files.draft is None else inspect(files.draft)
-    compatible = Compatibility() if draft is None else compare(target, draft)
-    if compatible.reason:
-        raise IncompatiblePair(compatible.reason)
-    heads = tuple(head_kinds.inspect(folder, target) for folder in files.pairing.heads)
-    inside = head_kinds.inside(target)
-    if isinstance(inside, HeadPlan):
-        heads = (inside, *heads)
-    _check_kinds(heads)
-    spec = files.pairing.target
-    return _facts(
-        spec, target, draft, heads, request, device, compatible,
-        vision=vision_of(target, spec.name), note=inside if isinstance(inside, str) else None,
-        replacing=replacing,
-    )  # fmt: skip
 
 
 def _facts(

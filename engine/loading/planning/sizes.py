@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import torch
 
@@ -44,7 +45,8 @@ class PairSizes:
     """A target, what drafts for it and the device; ``linear_factory`` are for the heads.
     ``checkpoint_mb``: see ``LoadRequest``. ``vision``: the target's tower, which images are read by.
     ``draft_device``: of the draft, if it is on the host and the target on a GPU. ``host_layers``: how
-    many of the target's layers, the first ones, are there.
+    many of the target's layers, the first ones, are there. ``names``: what people call target and
+    draft, by their files; else those of the files.
 
     In its methods ``quantization`` is that of the target's weights, and ``cached`` its KV cache's dtype:
     auto or fp8.
@@ -59,6 +61,7 @@ class PairSizes:
     vision: VisionPlan | None = None
     draft_device: Device | None = None
     host_layers: int = 0
+    names: Mapping[Path, str] = field(default_factory=dict)
 
     def fit(
         self,
@@ -197,6 +200,7 @@ class PairSizes:
         cache = compute_dtype(checkpoint, quantization, device)
         weights = quantization if quantization in QUANTISED else cache
         size = ModelSize.of(checkpoint, weights, cache, self.checkpoint_mb)
+        size = replace(size, name=self.names.get(checkpoint.path, size.name))
         if quantization == AS_STORED:  # the head is the embedding's matrix where they are the same
             return replace(size, block_bytes=_stored_bytes(checkpoint, device), repeated=0)
         if quantization == Q4:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.app.cli.conftest import Foretoken
+from tests.support.places import PIP
 
 
 @pytest.fixture(autouse=True)
@@ -63,11 +64,31 @@ def test_drafts_for_a_model_say_whether_they_fit(
     alone = shutil.copytree(target, models_folder.parent / "alone" / "target")
     assert "No other model" in foretoken("models", "drafts", alone).out
     beside = foretoken("models", "drafts", target).out  # as a load finds it
-    assert f"draft ({draft})\n  compatible" in beside
+    assert f"draft ({draft})\n  suitable" in beside
     shutil.copytree(draft, models_folder / "draft")
     shutil.copytree(target, models_folder / "same")
     result = foretoken("models", "drafts", alone, "--json")
     listed = {one["name"]: one["reason"] for one in result.last_json["drafts"]}
     assert listed["draft"] is None
     assert "not smaller" in listed["same"]
-    assert "compatible: same vocabulary" in result.out
+    assert "suitable: same vocabulary" in result.out
+
+
+def test_the_heads_of_a_pair_are_listed_by_their_titles_and_judged_as_a_load_does(
+    foretoken: Foretoken, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the draft was listed, by its folder's name; and a pair that loads was refused."""
+    listed = foretoken("models", "drafts", "pip", "--json").last_json["drafts"]
+    assert [one["name"] for one in listed if not one["head"]] == ["Pip's draft"]
+    assert {"Medusa heads", "EAGLE-3 head"} < {one["name"] for one in listed}
+    fit = foretoken("models", "fit", "pip")
+    assert "\nhead      Medusa heads " in fit.out and "medusa" not in fit.out
+    assert "Pip, Pip's draft, Medusa heads" in fit.out
+    monkeypatch.setattr("engine.loading.planning.pairing.FEWEST_SHARED", 0.5)
+    for target, draft, status, told in (
+        ("pip", model, 0, "can draft for Pip, but it is not worth it. At most"),
+        ("pip", PIP / "medusa", 0, "Medusa heads can draft for Pip."),
+        (model, PIP / "medusa", 1, "Medusa heads cannot draft for"),
+    ):
+        shown = foretoken("models", "why", target, draft)
+        assert shown.status == status and told in shown.out

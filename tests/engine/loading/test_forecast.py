@@ -30,7 +30,9 @@ def test_a_pair_that_is_here_is_reckoned_as_loading_reckons_it() -> None:
     plan = plan_loading(fetch_pair(request, catalog, None), request)
     found = forecast(catalog.pair("pip"), request, nowhere)
     assert found.roles == ("target", "draft", "medusa", "eagle3", "mlp", "lstm", "block")
-    titles = "target, draft, Medusa heads, EAGLE-3 head, MLP speculator, LSTM speculator and Block"
+    titles = (
+        "Pip, Pip's draft, Medusa heads, EAGLE-3 head, MLP speculator, LSTM speculator and Block"
+    )
     assert found.sentence.startswith(titles)
     assert (found.quantization, found.context) == (plan.target.quantization, plan.context_limit)
     assert (found.memory_fit.weights, found.memory_fit.kv) == (

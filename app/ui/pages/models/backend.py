@@ -30,7 +30,7 @@ from engine.loading.inventory import (
 )
 from engine.machine import memory
 from engine.stats import times
-from engine.values.method_titles import method_title
+from engine.values.method_titles import head_title, method_title
 from engine.values.units import format_bytes
 
 
@@ -157,11 +157,10 @@ class ModelsBackend:
         default = best.get((target.id, draft.id if draft else None))
         won = default is not None and default.winner.proposer == head.kind
         trained_here = next((p.name for p in pairs if p.heads == (head.folder,)), None)
-        title, origin = method_title(head.kind), trained_here or head.folder.name
         return {
             "id": str(head.folder),
             "kind": head.kind,
-            "name": title if origin == head.kind else f"{title} ({origin})",
+            "name": head_title(head.kind, trained_here or head.folder.name),
             "reason": head.reason,
             **{"across": None, "here": True, "size": "", "downloads": [], "break_even": None},
             "measured": str(default) if won else None,

@@ -206,7 +206,7 @@ function Drafts({ row, context, onShow }: { row: Row; context: number | null; on
       {known?.pending && <p class="ft-hint">Comparing vocabularies …</p>}
       {rest.length > 0 && (
         <div class="others">
-          <ui.Disclosure summary={`Not compatible (${rest.length})`}>
+          <ui.Disclosure summary={`Not suitable (${rest.length})`}>
             <ul class="ft-list">
               {rest.map((draft) => (
                 <li key={draft.id} class="no">

@@ -66,7 +66,9 @@ class SettingsBackend:
             "fixed": {name: self._stated(name) for name in STATED if self._stated(name)},
             "loaded": loaded and loaded.name,
             "reload": loaded is not None
-            and any(getattr(loaded.request, name) != value for name, value in self._wanted().items()),
+            and any(
+                getattr(loaded.request, name) != value for name, value in self._wanted().items()
+            ),
         }
 
     @endpoint

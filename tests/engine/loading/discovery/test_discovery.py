@@ -282,7 +282,7 @@ def test_drafts_that_fit_come_first_and_the_others_say_why(models: Path, tmp_pat
     found = list(inventory.scan())
     target = next(one.spec for one in found if one.path == models / "llama.gguf")
     assert target is not None
-    choices = inventory.drafts_here(target)
+    choices, _ = inventory.drafts_here(target)
     assert {one.spec.path for one in choices} == {one.path for one in found} - {target.path}
     assert [one.spec.name for one in choices if one.fits] == ["small", "small"]
     assert choices[0].fits
