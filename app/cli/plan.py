@@ -7,13 +7,14 @@ import os
 from dataclasses import fields
 from pathlib import Path
 
-from typer import Argument, Option
+from typer import Argument, Context, Option
 
 from app import paths
 from app.cli import options
 
 
 def plan(
+    command: Context,
     gpus: str = Option(..., help="Number and kind, such as 8xH100."),
     target: str = Argument(
         "",
@@ -29,7 +30,9 @@ def plan(
     draft: str | None = Option(
         None, help="A draft model, or a head for the target. Default: a published one."
     ),
-    depth: int | None = Option(None, help="Drafted tokens per round."),
+    depth: int | None = Option(
+        None, help="Drafted tokens per round. Default: the fastest for so many users."
+    ),
     users: int | None = Option(None, help="Concurrent users. Default: 8, or what --rps needs."),
     context: int | None = Option(
         None, help="Tokens of prompt and reply together. Default: 8192, or fewer."
@@ -72,14 +75,15 @@ def plan(
     data_dir: options.DataDirOption = None,
 ) -> None:
     """Plan a GPU deployment on vLLM, SGLang, TensorRT-LLM or Dynamo; starts nothing."""
-    given = dict(locals())
     from app.cli.text.plan import loads_text, plan_text
     from app.deploy.launch_plan import PlanOptions, check_folder, facts, plan_for, write_folder
     from app.deploy.render import render
 
     if out is not None:
         check_folder(out)
-    plan_options = PlanOptions(**{each.name: given[each.name] for each in fields(PlanOptions)})
+    plan_options = PlanOptions(
+        **{each.name: command.params[each.name] for each in fields(PlanOptions)}
+    )
     made = plan_for(plan_options, paths.data_folder(data_dir), os.environ.get("API_KEY"))
     rendered = render(made)
     plan_facts = facts(made, rendered)
