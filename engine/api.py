@@ -148,8 +148,12 @@ def check_supported(request: Request, capabilities: Capabilities) -> None:
         **{"grammar": capabilities.grammars, "tools": capabilities.calls is not None},
     }
     for name, is_supported in supported.items():
-        fine = bool(is_supported) or not getattr(request, name)
-        require(fine, name, "is not supported by the loaded model. Leave it out.")
+        require(
+            bool(is_supported) or not getattr(request, name),
+            name,
+            "cannot be used: the loaded model runs on a server that does not take it. Leave it out, or "
+            "load a model on this machine.",
+        )
     if any(message.images for message in request.messages) and not capabilities.images:
         raise InvalidRequest("messages", f"An image was sent. {capabilities.why_no_images}")
     control = request.speculation.control

@@ -170,7 +170,8 @@ def _options_of_load(
     ),
     context: int | None = Option(
         None,
-        help="Context in tokens. Default: the model's own, at most 32,768, as far as it fits.",
+        help="Context in tokens, 32 or more. Default: the model's own, at most 32,768, as far as it "
+        "fits.",
     ),
     native: NativeOption = True,
     device: DeviceOption = "auto",

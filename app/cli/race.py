@@ -20,7 +20,6 @@ from app.settings.defaults import Defaults
 from engine.api import LoadRequest
 from engine.errors import InvalidRequest
 from engine.request import PLAIN, Control, Speculation
-from engine.values import require
 from engine.values.sampling import AcceptanceRule, Sampling, rule_named
 
 if TYPE_CHECKING:
@@ -187,7 +186,8 @@ def _prompts(
 
     if (prompt is None) == (not names):
         raise InvalidRequest("prompt", "Give either a prompt or a set with --prompts.")
-    require(prompt is None or bool(prompt.strip()), "PROMPT", "is empty. Write a message.")
+    if prompt is not None and not prompt.strip():
+        raise InvalidRequest("messages", "The prompt is empty. Write a message.")
 
     def prompts_for(vocabulary: int) -> list[Prompt]:
         if prompt is not None:

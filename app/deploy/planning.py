@@ -32,7 +32,7 @@ SHORTEST_CONTEXT = 512
 
 
 def make_plan(request: PlanRequest) -> Plan:
-    """Return the plan for ``request``, with the fastest depth at its load where neither a depth nor a task
+    """Return the plan for ``request``, with the fastest depth at its load if neither a depth nor a task
     is given and the engine does not adapt it. Raises InvalidRequest for what cannot be combined, and
     OutOfMemory, which says what would fit."""
     plan = _with_depth(request)

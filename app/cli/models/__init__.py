@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -131,16 +131,24 @@ def print_defaults(defaults: Collection[Default], kinds: bool = False) -> None:
 
 @cli.command()
 def check(
-    path: Path = Argument(..., help="A model folder."),
+    model: str = Argument(
+        ..., help="A folder, a GGUF file, or a model of the catalog that is here."
+    ),
     as_json: options.JsonOption = False,
+    data_dir: options.DataDirOption = None,
 ) -> None:
-    """Show which model a folder has, and whether it can run."""
-    from engine.loading.inventory import estimate, local_spec
+    """Show what a model's files hold, and whether it can run."""
+    from engine.loading.inventory import estimate
     from engine.models.checkpoints.checkpoint import inspect
     from engine.values.units import format_bytes
 
-    checkpoint = inspect(path)
-    forecast = estimate([local_spec(path)])
+    inventory = found.inventory_in(data_dir)
+    spec = inventory.named(LoadRequest.parse(model)).target
+    place = inventory.locate(spec)
+    if place is None:
+        get = f" Get them: foretoken models download {model}" if spec.repository else ""
+        raise ModelError(f"The files of {spec.name} are not on this machine.{get}")
+    checkpoint, forecast = inspect(place), estimate([replace(spec, path=place)])
     print(
         f"{checkpoint.path}: {checkpoint.architecture}, {checkpoint.parameters:,} "
         f"parameters ({checkpoint.dtype})\n{checkpoint.layers} layers, vocabulary "

@@ -19,7 +19,6 @@ from engine.files import bounded
 from engine.reply import ReplyState
 from engine.request import Request, Speculation
 from engine.stats import Statistics
-from engine.values import require
 from engine.values.messages import MAX_IMAGE_BYTES, Image, Message
 from engine.values.sampling import Sampling
 from engine.values.units import counted
@@ -94,7 +93,8 @@ def collect(prompt: str | None, file: Path | None) -> list[Conversation] | None:
     if prompt is None and sys.stdin.isatty():
         return None
     text = sys.stdin.read() if prompt in (None, "-") else str(prompt)
-    require(bool(text.strip()), "PROMPT", "is empty. Write a message.")
+    if not text.strip():
+        raise InvalidRequest("messages", "The prompt is empty. Write a message.")
     return [(text,)]
 
 

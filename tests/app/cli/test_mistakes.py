@@ -169,7 +169,7 @@ def test_a_prompt_longer_than_the_context_says_by_how_much(
 def test_an_empty_message_is_told(foretoken: Foretoken, command: str) -> None:
     result = foretoken(command, "  ")
     assert result.status == 2
-    assert "PROMPT is empty" in result.err
+    assert "The prompt is empty" in result.err
 
 
 def test_a_missing_model_is_told_with_the_way_to_get_it(
