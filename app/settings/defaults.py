@@ -56,7 +56,7 @@ class Winner:
 
     def __str__(self) -> str:
         if self.proposer == PLAIN:
-            return "Off (no drafting)"
+            return method_title(PLAIN)
         auto = self.controller == Control.AUTO
         return (
             f"{method_title(self.proposer)}, {'auto' if auto else f'depth {self.depth}'}, "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 METHOD_TITLES = {
-    "none": "Off",
+    "none": "No drafting",
     "draft": "Draft model",
     "ngram": "N-gram",
     "suffix": "Suffix",

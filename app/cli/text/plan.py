@@ -33,7 +33,7 @@ def loads_text(plan: Plan) -> str:
     prompt = plan.request.context - reply
     slots = plan.memory.most_users
     rows = loaded(plan.setup, slots, prompt, reply)
-    head = ["users", "plain, all", "plain, one", "wait s"]
+    head = ["users", "no drafting, all", "no drafting, one", "wait s"]
     if plan.drafts:
         head += ["drafted, all", "drafted, one", "wait s", "gain"]
     body = [_line(row, plan.drafts) for row in rows]
@@ -111,7 +111,9 @@ def _speed(plan: Plan) -> str:
     estimate = plan.estimate
     if not plan.has_ground:
         return ground(plan)
-    rows = [_row("plain", estimate.plain_user, estimate.plain_all, estimate.plain_step, "1.00")]
+    rows = [
+        _row("no drafting", estimate.plain_user, estimate.plain_all, estimate.plain_step, "1.00")
+    ]
     if plan.drafts:
         tokens = f"{estimate.tokens_a_round:.2f}"
         user, everyone = estimate.drafted_user, estimate.drafted_all

@@ -269,7 +269,7 @@ def _presets(pair: Pair | None) -> list[View]:
                 (
                     "exact",
                     words.EXACT,
-                    "Temperature 0, drafting off: to check that Deterministic writes the same text.",
+                    "Temperature 0, no drafting: to check that Deterministic writes the same text.",
                     plain,
                 ),
             )

@@ -23,14 +23,15 @@ def balanced(proposer: str) -> str:
 
 
 def _drafting(proposer: str) -> str:
-    return "Drafting off" if proposer == PLAIN else f"Drafting: {method_title(proposer)}"
+    title = method_title(proposer)
+    return title if proposer == PLAIN else f"Drafting: {title}"
 
 
 def method(settings: Any) -> str:
     """Return how the pair drafts, for the text behind its name."""
     title = method_title(settings.proposer)
     if settings.proposer == PLAIN:
-        return "drafting off"
+        return title.lower()
     if settings.proposer == SERVER:
         return title
     if settings.controller == "off":
@@ -55,13 +56,12 @@ def method_of_pair(last: str, where: str, used: str, reason: str, *, measured: b
     if reason:
         return method_unavailable(last, reason, used)
     why = "measured to be the fastest for this model" if measured else "the default for this model"
-    choice = "Drafting off" if last == PLAIN else method_title(last)
-    chosen = f"{choice} was chosen for {title(where) or 'another model'}"
+    chosen = f"{method_title(last)} was chosen for {title(where) or 'another model'}"
     return f"{chosen}. Now used: {method_title(used)}, {why}."
 
 
 def _instead(used: str) -> str:
-    return "Drafting is off." if used == PLAIN else f"{method_title(used)} is used instead."
+    return "There is no drafting." if used == PLAIN else f"{method_title(used)} is used instead."
 
 
 def label(name: str, loaded: Any) -> str:

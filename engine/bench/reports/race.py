@@ -17,7 +17,7 @@ from engine.values.method_titles import method_title
 from engine.values.sampling import AcceptanceRule
 
 QUIET = Noise()
-NO_DRAFTING = "no drafting"
+NO_DRAFTING = method_title(PLAIN).lower()
 
 
 def name(way: Configuration) -> str:

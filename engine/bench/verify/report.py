@@ -33,10 +33,10 @@ from engine.values.units import counted
 MOST_SHOWN, LONGEST_SHOWN = 50, 2000
 """Prompts and differences of a page, and characters of a prompt."""
 WHAT = (
-    "Each reply is compared with what plain decoding writes to the same prompt alone: every token, its "
-    f"log probability, and those of the {TOP} likeliest tokens in its place. Equal means every bit. "
-    "Each prompt is asked at temperature 0 and at one drawn for it. Where several are asked at once, "
-    "some are repeated to fill the last group."
+    "Each reply is compared with what the target alone writes to the same prompt, without drafting: each "
+    f"token, its log probability, and those of the {TOP} likeliest tokens in its place. Equal means all "
+    "bits. Each prompt is asked at temperature 0 and at one drawn for it. Where several are asked at "
+    "once, some are repeated to fill the last group."
 )
 
 
@@ -73,12 +73,12 @@ class Report:
         what = "Drafting and batching" if any(row.at_once > 1 for row in rows) else "Drafting"
         if differ := len(self.found.differences):
             return (
-                f"{differ:,} of {replies} differ from plain decoding's. {what} must change no word, so "
-                "this is a bug. Please report it with this report."
+                f"{differ:,} of {replies} differ from those without drafting. {what} must change no "
+                "word, so this is a bug. Please report it with this report."
             )
         tokens = counted(sum(row.tokens for row in rows), "token")
         return (
-            f"All {replies} ({tokens}) are equal to plain decoding's, log probabilities included. "
+            f"All {replies} ({tokens}) are equal to those without drafting, log probabilities included. "
             f"{what} changed the speed alone."
         )
 
@@ -114,7 +114,7 @@ class Report:
 
     def peer_table(self) -> Table:
         """Return a line for every setting of other engines."""
-        return ("engine", "weights", "setting", "keep the words of its plain decoding"), [
+        return ("engine", "weights", "setting", "keep the words it has without drafting"), [
             (row.engine, row.weights, row.setting, f"{row.kept} of {row.prompts}")
             for row in self.peers
         ]

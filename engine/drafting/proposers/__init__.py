@@ -39,7 +39,7 @@ class Entry:
 _HERE = "engine.drafting.proposers"
 _NO_PAST: Mapping[str, OptionValue] = {"max_cached_requests": 0}
 _REGISTRY: Mapping[str, Entry] = {
-    "none": Entry(f"{_HERE}.none:NoneProposer", "no drafting"),
+    "none": Entry(f"{_HERE}.none:NoneProposer", "the model writes alone"),
     "draft": Entry(f"{_HERE}.draft:DraftModelProposer", "a small model guesses ahead"),
     # N-grams cost nothing to draft, so they may be longer; suffixes choose their length themselves.
     "ngram": Entry(f"{_HERE}.ngram:NgramProposer", "reuses phrases from this chat", depth=7),

@@ -174,7 +174,7 @@ def test_a_preset_sets_what_it_says_and_is_sent(page, app):
     open_settings(page)
     page.click("[data-preset=exact]")
     page.wait_for_selector("[data-preset=exact][aria-pressed=true]")
-    chip_says(page, "Pip · drafting off")
+    chip_says(page, "Pip · no drafting")
     ask(page, "Hi")
     assert last_trace(app)[0]["proposer"] == "none"
     open_settings(page)

@@ -89,7 +89,7 @@ def test_plain_decoding_is_named_in_words_and_a_pair_as_people_call_it() -> None
     files = "qwen2.5-coder-1.5b-instruct-q4_k_m + qwen2.5-coder-0.5b-instruct-q4_k_m"
     choices = kept(Settings(proposer="none"), replace(PIP, key="qwen", name=files))
     assert resolve_stored(PIP, choices).changes == (
-        "Drafting off was chosen for Qwen2.5 Coder 1.5B + 0.5B. Now used: Draft model, the default for "
+        "No drafting was chosen for Qwen2.5 Coder 1.5B + 0.5B. Now used: Draft model, the default for "
         "this model.",
     )
 

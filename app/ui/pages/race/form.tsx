@@ -37,10 +37,10 @@ const ELSEWHERE = "elsewhere";
 const WITHOUT_DEPTH = ["", PLAIN, "server"];
 const USUAL = { methods: [{ name: "" }], rules: ["auto"], told: "" };
 
-// Returns no drafting against the fastest method, with the chat's settings.
+// Returns no drafting against the chat's settings; against the fastest method if these are no drafting.
 export function proposed({ own, methods, seed, max_tokens }: Offer): Choices {
-  const fastest = methods.some(({ name }) => name === FASTEST) ? FASTEST : own.method;
-  const rival = fastest === PLAIN ? (methods.at(-1)?.name ?? PLAIN) : fastest;
+  const offered = methods.map(({ name }) => name);
+  const rival = own.method === PLAIN ? among(offered, FASTEST) : own.method;
   return {
     source: "prompt",
     prompt: "Tell me a short story about a fox and a lantern.",
@@ -54,7 +54,7 @@ export function proposed({ own, methods, seed, max_tokens }: Offer): Choices {
   };
 }
 
-const titleOf = ({ name, title = name }: Method) => ({ "": "Its default", [PLAIN]: "No drafting" })[name] ?? title;
+const titleOf = ({ name, title = name }: Method) => (name ? title : "Its default");
 const ownPrompts = (n: number) => (n ? `My last ${n === 1 ? "prompt" : `${n} prompts`}` : "My last prompts (none yet)");
 
 // Returns the one that is wanted if it is offered, else the last.

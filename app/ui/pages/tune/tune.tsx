@@ -240,7 +240,7 @@ function Result({ sweep, running, onUse, ask }: ResultProps) {
           <div class="ft-row">
             {decided && (
               <ui.Button kind={better ? "primary" : undefined} data-act="use" onClick={onUse}>
-                {won.method === "none" ? "Keep drafting off" : "Use it"}
+                {won.method === "none" ? "Use no drafting" : "Use it"}
               </ui.Button>
             )}
             <ui.Button kind="quiet" text="Export as JSON" data-act="export" onClick={save} />

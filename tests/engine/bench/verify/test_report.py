@@ -41,7 +41,7 @@ def test_equal_replies_are_counted_without_those_they_are_compared_with() -> Non
     head, lines = report.table("fp32")
     assert head == ("method", "drafted", "accepted", "temperature 0", "4 at once")
     assert lines == [
-        ("Off (none)", "-", "-", "compared with", "4 replies equal"),
+        ("No drafting (none)", "-", "-", "compared with", "4 replies equal"),
         ("Draft model (draft)", "8", "50.0\u00a0%", "2 replies equal", "-"),
     ]
 
