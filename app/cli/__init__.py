@@ -13,27 +13,12 @@ from importlib import metadata
 import typer
 from typer import Option
 
-from app.cli import (
-    bench,
-    chat,
-    mcp,
-    models,
-    plan,
-    race,
-    serve,
-    settings,
-    train,
-    verify,
-    worker,
-)
+from app.cli import bench, chat, mcp, models, plan, race, serve, settings, train, verify, worker
 from app.cli.group import group
 from engine.errors import ForetokenError, GenerationFailed
 
 cli = group(
-    name="foretoken",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
+    name="foretoken", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
 )
 for each in (
     serve.ui, serve.app, chat.chat, serve.serve, worker.worker, race.race, verify.verify, chat.replay,

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Self, TypeVar
 from app.cli.options import no_use
 from app.settings.defaults import Defaults
 from engine.errors import InvalidRequest
+from engine.files import parse_json
 from engine.request import PLAIN, Control, OptionValue, Speculation
 from engine.values import require
 from engine.values.sampling import AcceptanceRule
@@ -83,45 +83,20 @@ def check_needs(names: Sequence[str | None], pairing: Pairing) -> None:
             proposers.check_needs(name, pairing.drafting, unused)
 
 
-def use_drafts(names: Sequence[str | None]) -> bool:
-    """Return whether one of these proposers may use a draft model. None means the pair's default."""
-    from engine.drafting.proposers import drafts_with
-
-    return any(name is None or "draft" in drafts_with(name, ["draft"]) for name in names)
-
-
 def parse(proposer: str, pairs: Sequence[str]) -> dict[str, OptionValue]:
     """Return the options as typed values. Raises InvalidRequest for an unknown name or a wrong value."""
-    from engine.drafting.proposers import options_of
+    from engine.drafting.proposers import check_options
 
-    fields = {field.name: field for field in dataclasses.fields(options_of(proposer))}
-    return dict(_parse_one(proposer, pair, fields) for pair in pairs)
-
-
-def _parse_one(
-    proposer: str, pair: str, fields: dict[str, dataclasses.Field[object]]
-) -> tuple[str, OptionValue]:
-    name, equals, text = pair.partition("=")
-    name = name.strip().replace("-", "_")
-    if not equals or name not in fields:
-        known = ", ".join(fields) or "none"
-        raise InvalidRequest(
-            "option", f"{proposer} has no option {pair!r}; it has: {known}. Write NAME=VALUE."
-        )
-    return name, _convert(name, text.strip(), fields[name].default)
-
-
-def _convert(name: str, text: str, default: object) -> OptionValue:
-    if isinstance(default, bool):
-        if text.lower() not in ("true", "false"):
-            raise InvalidRequest("option", f"{name} is {text!r}; it must be true or false.")
-        return text.lower() == "true"
-    kind = type(default) if isinstance(default, int | float) else str
-    try:
-        return kind(text)
-    except ValueError as error:
-        what = "a whole number" if kind is int else "a number"
-        raise InvalidRequest("option", f"{name} is {text!r}; it must be {what}.") from error
+    options: dict[str, OptionValue] = {}
+    for pair in pairs:
+        name, equals, text = pair.partition("=")
+        require(bool(equals), "option", f"is {pair!r}; write NAME=VALUE.")
+        value: OptionValue = text.strip()
+        with contextlib.suppress(ValueError):  # text
+            value = parse_json(text.lower())
+        options[name.strip().replace("-", "_")] = value
+    check_options(proposer, options)
+    return options
 
 
 E = TypeVar("E", bound="Engine")
@@ -163,8 +138,15 @@ class Status:
                 print(text, file=sys.stderr, flush=True)
 
     def on_progress(self, progress: DownloadProgress) -> None:
-        """Show how far a download has come."""
-        self.say(describe(progress), progress.repository)
+        """Show how far a download has come, its speed, and the remaining time."""
+        from engine.values.units import format_bytes
+
+        done, total = format_bytes(progress.bytes), format_bytes(progress.total)
+        speed, left = format_bytes(int(progress.bytes_per_s)), ""
+        if progress.eta_s is not None:
+            left = ", {}:{:02} left".format(*divmod(round(progress.eta_s), 60))
+        text = f"Downloading {progress.repository}: {done} of {total}, {speed}/s{left}"
+        self.say(text, progress.repository)
 
     def on_loading(self, progress: LoadProgress) -> None:
         """Show what is done, and how far it is."""
@@ -172,20 +154,6 @@ class Status:
 
         share = "" if progress.fraction is None else f", {progress.fraction:.0%}"
         self.say(f"Loading: {STAGES[progress.stage]}{share}", progress.stage)
-
-
-def describe(progress: DownloadProgress) -> str:
-    """Return a download's size, speed and remaining time in one line."""
-    from engine.values.units import format_bytes
-
-    text = (
-        f"Downloading {progress.repository}: {format_bytes(progress.bytes)} of "
-        f"{format_bytes(progress.total)}, {format_bytes(int(progress.bytes_per_s))}/s"
-    )
-    if progress.eta_s is None:
-        return text
-    minutes, seconds = divmod(round(progress.eta_s), 60)
-    return f"{text}, {minutes}:{seconds:02} left"
 
 
 def fetched(request: LoadRequest, data_dir: Path, status: Status) -> PairFiles:
@@ -218,8 +186,10 @@ def with_default_draft(request: LoadRequest, data_dir: Path, *proposers: str | N
     """Return ``request`` with the draft that suits its target best, where none is named and one of
     ``proposers`` may use it (None: the pair's default may). Raises CatalogError or ModelError."""
     from app.inventory import open_inventory
+    from engine.drafting.proposers import drafts_with
 
-    if request.draft is not None or not use_drafts(proposers):
+    may = any(name is None or "draft" in drafts_with(name, ["draft"]) for name in proposers)
+    if request.draft is not None or not may:
         return request
     inventory = open_inventory(data_dir)
     chosen = inventory.with_best_draft(request)

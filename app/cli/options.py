@@ -77,8 +77,7 @@ DeviceOption = Annotated[
     str, Option(help="auto (a supported CUDA GPU, else the CPU), cpu or cuda.")
 ]
 GraphsOption = Annotated[
-    bool,
-    Option("--cuda-graphs/--no-cuda-graphs", help="Capture GPU rounds as CUDA graphs."),
+    bool, Option("--cuda-graphs/--no-cuda-graphs", help="Capture GPU rounds as CUDA graphs.")
 ]
 JsonOption = Annotated[bool, Option("--json", help="Print one JSON object as the last line.")]
 

@@ -194,8 +194,7 @@ def _prompts(
             return [Prompt("prompt", (prompt,))]
         if "random" in names and not vocabulary:
             raise InvalidRequest(
-                "prompts",
-                "random needs the vocabulary size, which this server does not report.",
+                "prompts", "random needs the vocabulary size, which this server does not report."
             )
         every = [one for name in names for one in measuring.named(name, folder, vocabulary)]
         return first_of_each(every, per_kind)

@@ -32,8 +32,7 @@ def add_folder(data_dir: Path, folder: Path) -> Path:
     whole = Path(os.path.realpath(named))
     if is_pseudo(named) or is_pseudo(str(whole)):  # a link there may lead anywhere
         raise InvalidRequest(
-            "folder",
-            f"{named} holds processes and devices, not files. Choose another folder.",
+            "folder", f"{named} holds processes and devices, not files. Choose another folder."
         )
     if whole.is_file():
         raise InvalidRequest(

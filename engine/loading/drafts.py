@@ -116,9 +116,7 @@ def judge_head(target: ModelSpec, folder: Path, locate: Locate = folder_of) -> H
     kind, place = heads.kind_in(folder) or "", locate(target)
     if place is None:
         return HeadChoice(
-            folder,
-            kind,
-            f"Download {target.name} first; its files show whether this head fits.",
+            folder, kind, f"Download {target.name} first; its files show whether this head fits."
         )
     try:
         plan = heads.inspect(folder, checkpoint.inspect(place))

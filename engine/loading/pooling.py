@@ -27,10 +27,7 @@ class Pooling(StrEnum):
 
 _IN_GGUF = {1: Pooling.MEAN, 3: Pooling.LAST}
 """llama.cpp's numbers. Its others, of the first token and of rerankers, need a model of another kind."""
-_IN_FOLDER = {
-    "pooling_mode_mean_tokens": Pooling.MEAN,
-    "pooling_mode_lasttoken": Pooling.LAST,
-}
+_IN_FOLDER = {"pooling_mode_mean_tokens": Pooling.MEAN, "pooling_mode_lasttoken": Pooling.LAST}
 
 
 def pooling_of(path: Path) -> Pooling | None:

@@ -158,18 +158,10 @@ def check(
     print("It has a chat template." if checkpoint.has_chat_template else "It has no chat template.")
     print(forecast.sentence)
     if as_json:
-        facts = {
-            "folder": str(checkpoint.path),
-            "architecture": checkpoint.architecture,
-            "parameters": checkpoint.parameters,
-            "layers": checkpoint.layers,
-            "vocabulary": checkpoint.vocabulary,
-            "context": checkpoint.context,
-            "bytes": checkpoint.bytes,
-            "dtype": checkpoint.dtype,
-            "chat_template": checkpoint.has_chat_template,
-            "fits": forecast.memory_fit.fits,
-        }
+        names = "architecture parameters layers vocabulary context bytes dtype".split()
+        facts: dict[str, Any] = {name: getattr(checkpoint, name) for name in names}
+        facts |= {"folder": str(checkpoint.path), "fits": forecast.memory_fit.fits}
+        facts["chat_template"] = checkpoint.has_chat_template
         print(json.dumps(facts, ensure_ascii=False))
 
 
@@ -213,9 +205,11 @@ def why(
         small = inventory.resolve(LoadRequest.parse(draft)).target
         choice = inventory.judge_draft(big, small)
         name, refused = small.name, inventory.why_not(big, small)
-        advice = f", but it is not worth it. {choice.reason}" if choice.reason else ""
-        across = f", {choice.cross_vocabulary}." if choice.cross_vocabulary else ""
-        how = advice or across or ": same vocabulary, smaller."
+        how = ": same vocabulary, smaller."
+        if across := choice.cross_vocabulary:
+            how = f", {across}."
+        if choice.reason:
+            how = f", but it is not worth it. {choice.reason}"
     if refused:
         print(f"{name} cannot draft for {big.name}. {refused}")
         raise typer.Exit(1)

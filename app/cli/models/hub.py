@@ -118,9 +118,7 @@ def _which(listing: Repository, file: str) -> str:
     return f"{listing.name} {problem}. Choose one with --file: {listed}."
 
 
-def token(
-    forget: bool = Option(False, "--forget", help="Delete the stored token."),
-) -> None:
+def token(forget: bool = Option(False, "--forget", help="Delete the stored token.")) -> None:
     """Store an access token for gated models, in the system keyring or else in a private file.
 
     The token is asked for, or read from standard input. It is not an argument, so other programs do not

@@ -122,6 +122,11 @@ def drafts_with(name: str, loaded: Collection[str]) -> frozenset[str]:
 def check(name: str, options: Mapping[str, Any], resources: Resources) -> Any:
     """Return the proposer's Options. Raises InvalidRequest for a wrong name, option or pair."""
     check_needs(name, resources.loaded)
+    return check_options(name, options)
+
+
+def check_options(name: str, options: Mapping[str, Any]) -> Any:
+    """Return the proposer's Options. Raises InvalidRequest for a wrong name or option."""
     kind = options_of(name)
     declared = {field.name: field for field in fields(kind)}
     for key, value in options.items():
@@ -138,7 +143,7 @@ def check(name: str, options: Mapping[str, Any], resources: Resources) -> Any:
 def _fault(value: object, option: Field[Any]) -> str | None:
     """Return what an option's value must be, if it is not."""
     wanted, choices = type(option.default), option.metadata.get("choices", ())
-    if type(value) is not wanted:
+    if type(value) is not wanted and (wanted, type(value)) != (float, int):
         return noun(wanted)
     if callable(choices):
         choices = choices()

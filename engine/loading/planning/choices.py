@@ -11,16 +11,7 @@ from engine.backends.cuda.trial import verdicts
 from engine.backends.native import build
 from engine.backends.native import support as native_step
 from engine.backends.native.decoder import Library
-from engine.kernels.formats import (
-    AS_STORED,
-    AUTO,
-    FP8,
-    IN_BLOCKS,
-    Q4,
-    QUANTISED,
-    UNQUANTISED,
-    int8,
-)
+from engine.kernels.formats import AS_STORED, AUTO, FP8, IN_BLOCKS, Q4, QUANTISED, UNQUANTISED, int8
 from engine.kernels.formats.block_formats import DRAFT_FORMAT
 from engine.kernels.torch import int8 as int8_linear
 from engine.machine import compilers, processor

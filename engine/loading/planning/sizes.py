@@ -126,8 +126,7 @@ class PairSizes:
             drafting.append(size if rounded is None else _rounded(size, draft, rounded))
         aux_layers = distinct(aux_layer for head in self.heads for aux_layer in head.aux_layers)
         target = replace(
-            self._target_size(quantization),
-            aux_width=len(aux_layers) * self.target.hidden,
+            self._target_size(quantization), aux_width=len(aux_layers) * self.target.hidden
         )
         if cached == FP8:
             target = replace(target, cache=FP8)

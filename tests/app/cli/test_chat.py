@@ -200,7 +200,7 @@ def test_options_reach_the_proposer(foretoken: Foretoken, model: Path) -> None:
     def drafted(shortest: int) -> int:
         result = foretoken(
             *("chat", *TALE, "--pair", model, "--max-tokens", 30, "--json"),
-            *("--proposer", "ngram", "--option", f"prompt_lookup_min={shortest}"),
+            *("--proposer", "ngram", "--depth", 4, "--option", f"prompt_lookup_min={shortest}"),
             *("--option", "prompt-lookup-max=9"),
         )
         count: int = result.last_json["drafted"]

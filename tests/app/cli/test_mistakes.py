@@ -39,7 +39,10 @@ from tests.support.checkpoints import VOCABULARY
         (["--trace", "/no/such/folder/trace.jsonl"], "The trace cannot be written"),
         (["--max-tokens", "many"], "--max-tokens"),
         (["--frobnicate"], "--frobnicate"),
-        (["--proposer", "ngram", "--option", "size=3"], "--option: ngram has no option"),
+        (
+            ["--proposer", "ngram", "--option", "size=3"],
+            "--option: The proposer 'ngram' has no option 'size'",
+        ),
         (["--proposer", "ngram", "--option", "prompt_lookup_max=x"], "must be a whole number"),
         (["--proposer", "ngram", "--option", "prompt_lookup_max"], "NAME=VALUE"),
     ],
