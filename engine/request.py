@@ -92,8 +92,8 @@ class Speculation:
             or 1 <= self.depth <= MAX_DEPTH
             or (self.depth == 0 and self.control is Control.OFF),
             "depth",
-            f"is {self.depth}; it must be 1 to {MAX_DEPTH} drafted tokens per round. To "
-            "turn drafting off, choose the proposer 'none'.",
+            f"is {self.depth}; it must be 1 to {MAX_DEPTH} drafted tokens per round. For no "
+            "drafting, choose the proposer 'none'.",
         )
 
     @property

@@ -102,6 +102,7 @@ def chat(
             raise InvalidRequest(
                 name, f"--{name} needs a chat template, which --raw skips. Leave one out."
             )
+    options.no_use("mcp_trust", mcp_trust and not mcp, without="--mcp")
     files = replies.read_all(file or ())
     drafting = Drafting(
         proposer=proposer,

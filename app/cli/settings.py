@@ -59,7 +59,8 @@ def settings(
     device_ = "automatic" if preferences.device == "auto" else preferences.device
     step = "on" if preferences.native else "off"
     print(f"Device: {device_}. CPU threads: {count or 'automatic'}. Compiled kernels: {step}.")
-    print(f"Saved in {file.path}; it applies from the next start.")
+    if changes:
+        print(f"Saved in {file.path}; it applies from the next start.")
     if as_json:
         print(json.dumps(asdict(preferences), ensure_ascii=False))
 

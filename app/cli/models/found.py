@@ -60,18 +60,13 @@ def print_found(models: list[FoundModel]) -> None:
 def facts(model: FoundModel) -> dict[str, Any]:
     """Return a model as JSON values; sizes are 0 if it cannot run."""
     spec = model.spec
-    return {
-        "name": model.name,
+    names = "name place architecture type bytes reason".split()
+    return {name: getattr(model, name) for name in names} | {
         "path": str(model.path),
-        "place": model.place,
-        "architecture": model.architecture,
-        "type": model.type,
         "head": model.head or None,
-        "bytes": model.bytes,
         "parameters": spec.parameters if spec else 0,
         "context": spec.context if spec else 0,
         "images": bool(spec and spec.sees),
-        "reason": model.reason,
     }
 
 

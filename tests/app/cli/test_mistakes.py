@@ -72,6 +72,7 @@ def test_a_mistake_is_one_message_and_status_2(
         ("plan llama-3.1-8b --gpus H100 --method x", "--method: There is no method 'x'"),
         ("plan llama-3.1-8b --gpus H100 --from x", "--from: 'x' is not an address"),
         ("chat Hello --proposer none --depth 3", "--depth has no use with --proposer none"),
+        ("chat Hello --mcp-trust x", "--mcp-trust has no use without --mcp"),
         ("chat Hello --controller off --depth 3", "--depth has no use with --controller off"),
         ("chat Hello --pair pip:: --draft-device cpu", "--draft-device has no use without a draft"),
         ("ui --pair pip:: --draft-device cpu", "--draft-device has no use without a draft"),
