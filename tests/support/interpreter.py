@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from tests.support.interpreted_types import keep_types
 from tests.support.places import ROOT
 
 _NAMED = {
@@ -62,6 +63,7 @@ def repair() -> None:
         return interpreter.TensorHandle(product + into.data, into.dtype.scalar)
 
     _patch_once(interpreter)
+    keep_types(interpreter)
     # Devices check no sum for overflow either; it is a quarter of what most kernels take here.
     builder = interpreter.interpreter_builder
     builder.options = replace(builder.options, sanitize_overflow=False)
