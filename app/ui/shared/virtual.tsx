@@ -77,8 +77,7 @@ export function VirtualList(props: VirtualListProps) {
   const anchor = version === places.version ? null : places.at(view.top);
   places.resize(count, estimate, version);
 
-  const end = atEnd ? places.tops[count] - view.height : view.top;
-  const top = anchor === null ? end : places.tops[anchor];
+  const top = anchor !== null ? places.tops[anchor] : atEnd ? places.tops[count] - view.height : view.top;
   const first = Math.max(0, places.at(top) - BEYOND);
   const last = Math.min(count, places.at(top + view.height) + 1 + BEYOND);
   const shown = Array.from({ length: Math.max(0, last - first) }, (_, i) => first + i);

@@ -44,27 +44,17 @@ const RoundsPane = memo((props: Pick<PageState, "shown" | "token"> & { page: Cha
   </div>
 ));
 
-// ---- the system prompt of one chat: a named one, or the one in the settings of all chats
-
-const focus = (node: HTMLElement | null) => node?.focus();
-
 type ChatSettings = Pick<PageState, "chat" | "preset" | "prompts" | "system"> & { page: ChatPage };
 
-const SettingsPane = memo((props: ChatSettings) => (
-  <SettingsForm store={props.page.settings}>
-    <OwnSettings {...props} />
-  </SettingsForm>
-));
-
-// Settings of this page and of the open chat, which are not sent with a message.
-function OwnSettings(props: ChatSettings) {
+// The settings, and those of this page and of the open chat, which are not sent with a message.
+const SettingsPane = memo((props: ChatSettings) => {
   const [marks, setMarks] = useState(false);
   const mark = (on: boolean) => {
     setMarks(on);
     showMarks(on);
   };
   return (
-    <>
+    <SettingsForm store={props.page.settings}>
       <SystemChoice {...props} />
       <Toggle
         label="Highlight drafted text"
@@ -72,9 +62,13 @@ function OwnSettings(props: ChatSettings) {
         value={marks}
         onChange={mark}
       />
-    </>
+    </SettingsForm>
   );
-}
+});
+
+// ---- the system prompt of one chat: a named one, or the one in the settings of all chats
+
+const focus = (node: HTMLElement | null) => node?.focus();
 
 function SystemChoice({ page, chat, preset, prompts, system }: ChatSettings) {
   const [name, setName] = useState<string | null>(null); // of a prompt that is saved
