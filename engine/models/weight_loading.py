@@ -248,7 +248,8 @@ def _of_experts(
     every = range(spec.count)
     if kernels.stacked:
         return linear([(part, expert) for part in parts for expert in every])
-    return tuple(linear([(part, expert) for part in parts]) for expert in every)
+    each = (linear([(part, expert) for part in parts]) for expert in every)
+    return kernels.experts(each, spec.count)
 
 
 def read_norm(architecture: Architecture, at: WeightSource, weight: str) -> RmsNorm:

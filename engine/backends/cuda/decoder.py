@@ -69,7 +69,7 @@ def why_not(architecture: Architecture, weights: str, blocks: Collection[str] = 
     reason = SUPPORT.why_not(architecture, weights, blocks)
     if reason is not None:
         return reason
-    return layers.wrong_width(architecture) or layers.wrong_experts(architecture, weights)
+    return layers.wrong_width(architecture)
 
 
 class CudaDecoder(LayerDecoder[DeviceState, Step]):

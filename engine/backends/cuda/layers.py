@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import torch
@@ -19,9 +20,8 @@ from engine.backends.cuda.feed_forward import (
 from engine.backends.cuda.recurrent import CudaRecurrence
 from engine.kernels.cuda.linear.bulk import BulkLinear
 from engine.kernels.cuda.linear.dispatch import Weight, convert_weight, embedding_of, make_linear
-from engine.kernels.cuda.linear.experts import ExpertsLinear
+from engine.kernels.cuda.linear.experts import ExpertsLinear, stack
 from engine.kernels.cuda.linear.fusion import Fusion, Norm
-from engine.kernels.formats.nf4 import GROUP
 from engine.kernels.torch.factory import Kernels, plain_embedding
 from engine.kernels.torch.linear import Biased, Linear
 from engine.kernels.torch.linear import make_linear as make_exact
@@ -76,7 +76,23 @@ def _kernels(quantization: str, device: torch.device) -> Kernels:
         lambda weight: UnfusedLinear(convert_weight(quantization, weight, device)),
         plain_embedding,
         lambda weight: make_exact(weight.to(device, torch.float32)),
+        _stacked,
     )
+
+
+def _stacked(linears: Iterator[Linear], count: int) -> Linear:
+    """Return the layers of ``count`` experts as one, see ``stack``."""
+    biases = []
+
+    def weights() -> Iterator[Weight]:
+        for linear in linears:
+            weight, bias = _parts(linear)
+            biases.append(bias)
+            yield weight
+
+    unfused = UnfusedLinear(stack(weights(), count))
+    stacked = [bias for bias in biases if bias is not None]
+    return Biased(unfused, torch.stack(stacked)) if stacked else unfused
 
 
 def load(
@@ -156,20 +172,19 @@ def _experts(spec: Experts, weights: object, norm: RmsNorm | None) -> CudaExpert
     assert isinstance(weights, ExpertsWeights)
     gated = spec.activation == FUSED_GATE and spec.clamp is None
 
-    def stacked(linears: Linear | tuple[Linear, ...], *, gated: bool = False) -> ExpertsLinear:
-        assert isinstance(linears, tuple)
-        parts, biases = zip(*map(_parts, linears), strict=True)
-        bias = torch.stack(biases) if spec.bias else None
-        return ExpertsLinear(parts, bias, spec.chosen, gated=gated)
+    def fused(linear: Linear | tuple[Linear, ...], *, gated: bool = False) -> ExpertsLinear:
+        assert not isinstance(linear, tuple)
+        weight, bias = _parts(linear)
+        return ExpertsLinear(weight, bias, spec.chosen, gated=gated)
 
     return CudaExperts(
         spec=spec,
         norm=_norm(norm),
         router=weights.router,
         score_bias=weights.score_bias,
-        gate_up=stacked(weights.gate_up, gated=gated),
+        gate_up=fused(weights.gate_up, gated=gated),
         gate=None if gated else gate_of(activation(spec.activation), spec.clamp),
-        down=stacked(weights.down),
+        down=fused(weights.down),
         shared=None if weights.shared is None else _mlp(spec.activation, weights.shared),
         norms=weights.norms,
         score_scale=weights.score_scale,
@@ -189,17 +204,6 @@ def _parts(linear: Linear) -> tuple[Weight, Tensor | None]:
     unfused = linear.linear if isinstance(linear, Biased) else linear
     assert isinstance(unfused, UnfusedLinear)
     return unfused.weight, bias
-
-
-def wrong_experts(architecture: Architecture, weights: str) -> str | None:
-    """Return why the kernels cannot compute such experts in the format ``weights``; None if they can."""
-    for spec in architecture.mixtures:
-        if weights == "nf4" and (spec.intermediate % GROUP or architecture.hidden % GROUP):
-            return (
-                f"Its experts are {architecture.hidden} x {spec.intermediate}; in NF4 the kernels "
-                f"support multiples of {GROUP}."
-            )
-    return None
 
 
 def wrong_width(architecture: Architecture) -> str | None:

@@ -1,4 +1,4 @@
-"""GGUF's blocks as planes: codes, scales and minimums apart, aligned for the loads of a GPU.
+"""GGUF's blocks, and NF4, as planes: codes, scales and minimums apart, aligned for the loads of a GPU.
 
 In most formats a weight is ``scale * code + low``, where a group of 16 or 32 inputs shares scale and low,
 so one kernel multiplies by all of them. Codes count from the middle of their range, so that lows are
@@ -6,7 +6,8 @@ small: scales and lows are rounded to bf16. Sources: ggml's ``ggml-common.h`` an
 
 A word of four bytes has the lower four bits of eight codes, those of inputs 0 and 1, 4 and 5, 2 and 3, 6
 and 7: masked by 0x000f000f, a shifted word is then two neighbours of even or odd inputs in a pair of
-bf16. Upper bits lie in a plane of their own.
+bf16. Upper bits lie in a plane of their own. NF4 keeps
+bitsandbytes' bytes, whose codes are places in a table.
 """
 
 from __future__ import annotations
@@ -17,8 +18,10 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from engine.kernels.formats import nf4
 from engine.kernels.formats.block_formats import LAYOUTS
 from engine.kernels.formats.blocks import Blocks
+from engine.kernels.formats.nf4 import Nf4Weight
 
 _CHUNK = 1 << 24
 """Weights that are rearranged at once, so that temporaries stay small."""
@@ -26,11 +29,13 @@ _CHUNK = 1 << 24
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """``bits`` of a code: 4, 5, 6 or 8. ``group`` inputs share a scale, and a low with ``lows``."""
+    """``bits`` of a code: 4, 5, 6 or 8. ``group`` inputs share a scale, and a low with ``lows``.
+    ``table``: codes are NF4's."""
 
     bits: int
     group: int
     lows: bool = False
+    table: bool = False
 
     @property
     def middle(self) -> int:
@@ -89,9 +94,13 @@ class BlockPlanes:
     def dequantise(self, index: Tensor | slice = slice(None)) -> Tensor:
         """Return some outputs, or all, as the kernels multiply by them: bf16 (outputs, inputs)."""
         high = None if self.high is None else self.high[index]
-        codes = _codes(self.form, self.codes[index], high)
         scales = self.scales[:, index].t().float()
-        groups = codes.unflatten(1, (-1, self.form.group)).float() - self.form.middle
+        if self.form.table:
+            table = nf4.code_on(self.codes.device).bfloat16().float()
+            numbers = table[nf4.unpack(self.codes[index]).int()]
+        else:
+            numbers = _codes(self.form, self.codes[index], high).float() - self.form.middle
+        groups = numbers.unflatten(1, (-1, self.form.group))
         weights: Tensor = groups * scales[..., None]
         if self.lows is not None:
             weights += self.lows[:, index].t().float()[..., None]
@@ -115,6 +124,13 @@ def to_planes(blocks: Blocks, device: torch.device) -> BlockPlanes:
             planes.lows[:, start:stop] = lows.t()
         start = stop
     return planes
+
+
+def nf4_planes(weight: Nf4Weight) -> BlockPlanes:
+    """Return ``weight``, whose rows are whole groups, in planes. Codes share its memory."""
+    outputs, _ = weight.shape
+    scales = weight.absmax.view(outputs, -1).t().contiguous()
+    return BlockPlanes(NF4, weight.shape, weight.packed.view(outputs, -1), None, scales, None)
 
 
 def join_planes(parts: Sequence[BlockPlanes]) -> BlockPlanes:
@@ -291,4 +307,5 @@ FORMS = {
     "q5_1": Form(5, 32, lows=True), "q8_0": Form(8, 32), "q4_k": Form(4, 32, lows=True),
     "q5_k": Form(5, 32, lows=True), "q6_k": Form(6, 16), "mxfp4": Form(5, 32),
 }  # fmt: skip
-"""By format: those that planes can hold."""
+"""By format of GGUF: those that planes can hold."""
+NF4 = Form(4, nf4.GROUP, table=True)

@@ -95,5 +95,5 @@ def code_on(device: torch.device) -> Tensor:
 
 
 def unpack(packed: Tensor) -> Tensor:
-    """Return the indices ``(2 * n,)`` uint8 in bytes ``(n,)``, the high half first."""
-    return torch.stack([packed >> 4, packed & 15], dim=-1).view(-1)
+    """Return the indices ``(..., 2 * n)`` uint8 in bytes ``(..., n)``, the high half first."""
+    return torch.stack([packed >> 4, packed & 15], dim=-1).flatten(-2)

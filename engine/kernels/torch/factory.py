@@ -6,7 +6,7 @@ kernels multiply by a GGUF file's blocks; the kernels here dequantise them first
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -33,12 +33,16 @@ class Kernels:
     """``linear`` takes a weight (out, in), ``embedding`` a table (vocabulary, hidden).
 
     ``exact`` makes the linear layer of a router, for float32 rows: rounded, it would choose other
-    experts. ``stacked``: one linear layer is made of all experts of a layer.
+    experts. ``experts`` takes the linear layers of so many experts, each made when its turn comes.
+    ``stacked``: one linear layer is made of all experts of a layer.
     """
 
     linear: Callable[[Stacked], Linear]
     embedding: Callable[[Weight], Embedding]
     exact: Callable[[Tensor], Linear] = lambda weight: make_linear(weight.float())
+    experts: Callable[[Iterator[Linear], int], Linear | tuple[Linear, ...]] = lambda linears, _: (
+        tuple(linears)
+    )
     stacked: bool = False
 
 

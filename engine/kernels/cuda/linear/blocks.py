@@ -1,4 +1,5 @@
-"""The kernels for GGUF's blocks in planes (``block_planes``): multiply, and dequantise for many rows.
+"""The kernels for GGUF's blocks and NF4 in planes (``block_planes``): multiply, and dequantise for many
+rows.
 
 A code in the mantissa of 128 is 128 + code in bf16, so two codes take one mask. Subtracting 128 and the
 middle of all codes is exact, and ``fma`` then gives scale * code + low, rounded once. Eight weights of
@@ -13,6 +14,7 @@ import triton.language as tl
 from torch import Tensor
 
 from engine.kernels.cuda.linear.float_weights import epilogue
+from engine.kernels.cuda.linear.nf4 import decode_table
 from engine.kernels.cuda.linear.parts import (
     ROWS,
     float_rows,
@@ -157,7 +159,8 @@ def _in_order(index: tl.tensor, ASSEMBLED: tl.constexpr) -> tl.tensor:
 def _weights(
     codes: tl.tensor, high: tl.tensor, scales: tl.tensor, lows: tl.tensor, start: tl.tensor,
     column: tl.tensor, source: tl.tensor, outputs: tl.tensor, width: tl.tensor, COLUMNS: tl.constexpr,
-    DEPTH: tl.constexpr, BITS: tl.constexpr, GROUP: tl.constexpr, ASSEMBLED: tl.constexpr,
+    DEPTH: tl.constexpr, BITS: tl.constexpr, GROUP: tl.constexpr, TABLE: tl.constexpr,
+    ASSEMBLED: tl.constexpr,
 ) -> tl.tensor:  # fmt: skip
     """Return a step's bf16 weights, from input ``start`` on: of even and odd ones (COLUMNS, DEPTH / 2).
 
@@ -167,14 +170,16 @@ def _weights(
     EACH: tl.constexpr = 1 if BITS == 8 else 2  # inputs in a byte
     at = start // EACH + tl.arange(0, DEPTH // EACH)
     row = source.to(tl.int64)[:, None]
-    place = row * (width // EACH) + _in_order(at, ASSEMBLED)[None, :]
+    place = row * (width // EACH) + _in_order(at, ASSEMBLED or TABLE)[None, :]
     tile = tl.load(codes + place, mask=within & (at < width // EACH)[None, :], other=0)
     scale = group_values(scales, start, column, source, outputs, width, COLUMNS, DEPTH, GROUP, EACH)
     if lows is None:
         low = tl.zeros_like(scale)
     else:
         low = group_values(lows, start, column, source, outputs, width, COLUMNS, DEPTH, GROUP, EACH)
-    if BITS == 8:
+    if TABLE:
+        return decode_table(tile, scale, ASSEMBLED)
+    elif BITS == 8:
         return _decode_bytes(tile, scale, low, ASSEMBLED)
     else:
         upper = tile
@@ -194,7 +199,7 @@ def block_gemm(
     counters: tl.tensor, experts: tl.tensor, rows: tl.tensor, outputs: tl.tensor,
     width: tl.tensor, span: tl.tensor, COLUMNS: tl.constexpr, DEPTH: tl.constexpr,
     SPLITS: tl.constexpr, GATED: tl.constexpr, BITS: tl.constexpr, GROUP: tl.constexpr,
-    ASSEMBLED: tl.constexpr,
+    TABLE: tl.constexpr, ASSEMBLED: tl.constexpr,
 ) -> None:  # fmt: skip
     """Multiply ``x (rows, width)`` by a weight in planes, with its fusion.
 
@@ -214,13 +219,13 @@ def block_gemm(
         if BITS == 8:
             whole = _weights(
                 codes, high, scales, lows, start, column, source, outputs, width,
-                COLUMNS, DEPTH, BITS, GROUP, ASSEMBLED,
+                COLUMNS, DEPTH, BITS, GROUP, TABLE, ASSEMBLED,
             )  # fmt: skip
             acc = tl.dot(values, tl.trans(whole), acc)
         else:
             even, odd = _weights(
                 codes, high, scales, lows, start, column, source, outputs, width,
-                COLUMNS, DEPTH, BITS, GROUP, ASSEMBLED,
+                COLUMNS, DEPTH, BITS, GROUP, TABLE, ASSEMBLED,
             )  # fmt: skip
             evens, odds = tl.split(tl.reshape(values, (ROWS, DEPTH // 2, 2)))
             acc = tl.dot(evens, tl.trans(even), acc)
@@ -236,7 +241,7 @@ def dequantise_blocks(
     codes: tl.tensor, high: tl.tensor, scales: tl.tensor, lows: tl.tensor, result: tl.tensor,
     first: tl.tensor, stop: tl.tensor, outputs: tl.tensor, width: tl.tensor,
     COLUMNS: tl.constexpr, DEPTH: tl.constexpr, BITS: tl.constexpr, GROUP: tl.constexpr,
-    ASSEMBLED: tl.constexpr,
+    TABLE: tl.constexpr, ASSEMBLED: tl.constexpr,
 ) -> None:  # fmt: skip
     """Write outputs ``first`` to ``stop`` to ``result (stop - first, width)`` bf16.
 
@@ -247,12 +252,12 @@ def dequantise_blocks(
     if BITS == 8:
         whole = _weights(
             codes, high, scales, lows, start, column, column, outputs, width,
-            COLUMNS, DEPTH, BITS, GROUP, ASSEMBLED,
+            COLUMNS, DEPTH, BITS, GROUP, TABLE, ASSEMBLED,
         )  # fmt: skip
     else:
         even, odd = _weights(
             codes, high, scales, lows, start, column, column, outputs, width,
-            COLUMNS, DEPTH, BITS, GROUP, ASSEMBLED,
+            COLUMNS, DEPTH, BITS, GROUP, TABLE, ASSEMBLED,
         )  # fmt: skip
         whole = tl.reshape(tl.join(even, odd), (COLUMNS, DEPTH))
     inputs = start + tl.arange(0, DEPTH)
@@ -285,5 +290,6 @@ def constants_of(weight: BlockPlanes) -> dict[str, int]:
     """Return the kernels' compile-time arguments that say how."""
     form = weight.form
     return {
-        "BITS": form.bits, "GROUP": form.group, "ASSEMBLED": weight.codes.device.type != "cpu",
+        "BITS": form.bits, "GROUP": form.group, "TABLE": form.table,
+        "ASSEMBLED": weight.codes.device.type != "cpu",
     }  # fmt: skip

@@ -14,16 +14,13 @@ from torch import Tensor
 from engine.kernels.cuda import STREAMED_ROWS
 from engine.kernels.cuda.linear.dispatch import Weight
 from engine.kernels.cuda.linear.fusion import FusedLinear, Fusion, finish_sums, normalise
-from engine.kernels.formats import nf4
-from engine.kernels.formats.block_planes import BlockPlanes
 from engine.kernels.formats.int8 import Int8Weight
-from engine.kernels.formats.nf4 import GROUP, Nf4Weight
 from engine.machine.devices import loses_gpu, ran_out
 
 log = logging.getLogger(__name__)
 
 PART = 8192
-"""Outputs dequantised at once: some tens of megabytes. That many rows are whole groups and bytes."""
+"""Outputs dequantised at once: some tens of megabytes."""
 
 
 class BulkLinear:
@@ -77,26 +74,12 @@ def _float_sums(inputs: Tensor, weight: Weight) -> Tensor:
         return torch.cat([_float_sums(inputs, part) for part in weight], 1)
     if isinstance(weight, Tensor):
         return inputs @ weight.t()
+    from engine.kernels.cuda.linear.blocks import dequantise
+
     assert not isinstance(weight, Int8Weight)
     outputs = weight.shape[0]
     sums = torch.empty(len(inputs), outputs, dtype=torch.bfloat16, device=inputs.device)
     for start in range(0, outputs, PART):
         stop = min(start + PART, outputs)
-        torch.mm(inputs, _bf16_rows(weight, start, stop).t(), out=sums[:, start:stop])
+        torch.mm(inputs, dequantise(weight, start, stop).t(), out=sums[:, start:stop])
     return sums
-
-
-def _bf16_rows(weight: Nf4Weight | BlockPlanes, start: int, stop: int) -> Tensor:
-    """Return outputs ``start`` to ``stop`` in bf16; ``start`` is a multiple of ``PART``."""
-    if isinstance(weight, BlockPlanes):
-        from engine.kernels.cuda.linear import blocks
-
-        return blocks.dequantise(weight, start, stop)
-    width = weight.shape[1]
-    packed, absmax = weight.packed[start * width // 2 :], weight.absmax[start * width // GROUP :]
-    count = (stop - start) * width
-    if count % 2:
-        return nf4.dequantise(packed, absmax, count).view(-1, width)
-    from engine.kernels.cuda.linear.nf4 import dequantise
-
-    return dequantise(packed, absmax, count).view(-1, width)

@@ -16,17 +16,20 @@ from engine.kernels.cuda.linear.fusion import (
     finish_sums,
     normalise,
 )
-from engine.kernels.cuda.linear.reference import FloatReference
 from engine.kernels.formats import AS_STORED, int8, nf4
-from engine.kernels.formats.block_planes import BlockPlanes, Form, join_planes, to_planes
+from engine.kernels.formats.block_planes import (
+    BlockPlanes,
+    Form,
+    join_planes,
+    nf4_planes,
+    to_planes,
+)
 from engine.kernels.formats.blocks import Blocks, Stacked, widen
 from engine.kernels.formats.int8 import Int8Weight
-from engine.kernels.formats.nf4 import GROUP, Nf4Weight
 from engine.kernels.torch.factory import Embedding, plain_embedding
 from engine.kernels.torch.int8 import Int8Embedding
-from engine.kernels.torch.nf4 import Nf4Embedding
 
-Part = Tensor | Int8Weight | Nf4Weight | BlockPlanes
+Part = Tensor | Int8Weight | BlockPlanes
 """``(out, in)`` in bf16, or quantised."""
 Weight = Part | tuple[Part, ...]
 """A part, or several, the outputs of the first above those of the next: GGUF files mix formats."""
@@ -36,13 +39,18 @@ DTYPE = torch.bfloat16
 
 
 def convert_weight(quantization: str, weight: Stacked, device: torch.device) -> Weight:
-    """Convert ``weight (out, in)`` to the format ``quantization``, on ``device``."""
+    """Convert ``weight (out, in)`` to the format ``quantization``, on ``device``.
+
+    Where rows are no whole groups of NF4, which the kernels need, it stays in bf16.
+    """
     if quantization == AS_STORED:
         return _as_stored(weight if isinstance(weight, tuple) else (weight,), device)
     wide = widen(weight)
     if quantization == "int8":
         return int8.quantise(wide)
-    return nf4.quantise(wide) if quantization == "nf4" else wide.to(DTYPE)
+    if quantization == "nf4" and wide.shape[1] % nf4.GROUP == 0:
+        return nf4_planes(nf4.quantise(wide))
+    return wide.to(DTYPE)
 
 
 def _as_stored(parts: Sequence[Tensor | Blocks], device: torch.device) -> Weight:
@@ -88,20 +96,14 @@ def codes_of(weight: Weight) -> list[str]:
 
 
 def take_outputs(weight: Weight, *parts: slice) -> Weight:
-    """Return the weight of some outputs; of NF4, whose rows are whole groups."""
+    """Return the weight of some outputs."""
     if isinstance(weight, tuple):
         return tuple(_outputs_of_parts(weight, parts))
     if isinstance(weight, BlockPlanes):
         return join_planes([weight.outputs(part) for part in parts])
     if isinstance(weight, Int8Weight):
         return Int8Weight(_taken(weight.values, parts), _taken(weight.scale, parts))
-    if isinstance(weight, Tensor):
-        return _taken(weight, parts)
-    outputs, width = weight.shape
-    assert width % GROUP == 0
-    packed = _taken(weight.packed.view(outputs, -1), parts)
-    absmax = _taken(weight.absmax.view(outputs, -1), parts)
-    return Nf4Weight(packed.view(-1), absmax.view(-1), (len(packed), width))
+    return _taken(weight, parts)
 
 
 def _outputs_of_parts(weight: tuple[Part, ...], parts: Sequence[slice]) -> Iterator[Part]:
@@ -127,8 +129,6 @@ def embedding_of(weight: Weight) -> Embedding:
     match weight:
         case Int8Weight():
             return Int8Embedding(weight, DTYPE)
-        case Nf4Weight():
-            return Nf4Embedding(weight, DTYPE)
         case BlockPlanes():
             return weight.dequantise
         case Tensor():
@@ -137,15 +137,9 @@ def embedding_of(weight: Weight) -> Embedding:
 
 
 def make_linear(weight: Weight, fusion: Fusion = PLAIN) -> FusedLinear:
-    """Return the linear layer with ``weight`` and ``fusion`` of at most ``STREAMED_ROWS`` rows.
-
-    NF4 whose rows are not whole groups has no kernel. It gets the reference, which is row-independent
-    too, but slow.
-    """
+    """Return the linear layer with ``weight`` and ``fusion`` of at most ``STREAMED_ROWS`` rows."""
     if isinstance(weight, tuple):
         return JoinedLinear([make_linear(part) for part in weight], fusion)
-    if isinstance(weight, Nf4Weight) and weight.shape[1] % GROUP:
-        return FloatReference(weight, fusion)
     return make_stacked(weight, fusion)
 
 
@@ -157,8 +151,6 @@ def make_stacked(weight: Part, fusion: Fusion, chosen: int = 0) -> StackedLinear
     match weight:
         case Int8Weight():
             return streamed.Int8Linear(weight, fusion, chosen=chosen)
-        case Nf4Weight():
-            return streamed.Nf4Linear(weight, fusion, chosen=chosen)
         case BlockPlanes():
             return streamed.BlockLinear(weight, fusion, chosen=chosen)
     return streamed.Bf16Linear(weight, fusion, chosen=chosen)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable
+from dataclasses import fields, replace
 from typing import Any
 
 import torch
@@ -12,24 +12,19 @@ from torch import Tensor
 from engine.kernels.cuda.linear.bulk import BulkLinear
 from engine.kernels.cuda.linear.dispatch import Part, Weight, make_linear, make_stacked, shape_of
 from engine.kernels.cuda.linear.fusion import PLAIN, Fusion, finish_sums
-from engine.kernels.formats.block_planes import BlockPlanes
-from engine.kernels.formats.int8 import Int8Weight
-from engine.kernels.formats.nf4 import Nf4Weight
 
 
 class ExpertsLinear:
-    """A linear layer with the ``weights`` and ``biases (experts, out)`` of experts; see ``Fusion.gated``.
+    """A linear layer with the ``stacked`` weights and ``biases (experts, out)`` of experts; see
+    ``Fusion.gated``.
 
     Of few rows, only the device knows each one's expert. ``of`` is one expert's layer, for many rows.
     """
 
-    def __init__(
-        self, weights: Sequence[Weight], biases: Tensor | None, chosen: int, *, gated: bool
-    ) -> None:
+    def __init__(self, stacked: Weight, biases: Tensor | None, chosen: int, *, gated: bool) -> None:
         """``chosen``: how many experts a token has; there are rows of 16 tokens at most."""
-        each = [weight if isinstance(weight, tuple) else (weight,) for weight in weights]
-        self._stacked = [_stack(parts) for parts in zip(*each, strict=True)]
-        self._biases, self.gated = biases, gated
+        assert isinstance(stacked, tuple)
+        self._stacked, self._biases, self.gated = stacked, biases, gated
         self._after = Fusion(gated=gated) if len(self._stacked) > 1 else PLAIN
         self.products, start = [], 0
         for part in self._stacked:
@@ -59,36 +54,34 @@ class ExpertsLinear:
         return self._alone[expert]
 
 
-def _stack(parts: Sequence[Part]) -> Part:
-    """Return the weights of all experts in one, whose tensors have a first dimension more."""
-    match parts[0]:
-        case Tensor():
-            return torch.stack([part for part in parts if isinstance(part, Tensor)])
-        case Int8Weight():
-            pairs = [(part.values, part.scale) for part in parts if isinstance(part, Int8Weight)]
-            return Int8Weight(*map(torch.stack, zip(*pairs, strict=True)))
-        case Nf4Weight():
-            packs = [(part.packed, part.absmax) for part in parts if isinstance(part, Nf4Weight)]
-            packed, absmax = map(torch.stack, zip(*packs, strict=True))
-            return Nf4Weight(packed, absmax, parts[0].shape)
-    planes = [part for part in parts if isinstance(part, BlockPlanes)]
-    return _each_plane(planes[0], lambda name: torch.stack([getattr(one, name) for one in planes]))
+def stack(weights: Iterable[Weight], count: int) -> Weight:
+    """Return the weights of ``count`` experts as one, whose tensors have a first dimension more.
+
+    Each is copied to its place before the next is made, so their memory is taken once.
+    """
+    stacked: list[Part] = []
+    for expert, weight in enumerate(weights):
+        parts = weight if isinstance(weight, tuple) else (weight,)
+        stacked = stacked or [
+            _each(lambda one: one.new_empty(count, *one.shape), part) for part in parts
+        ]
+        for whole, part in zip(stacked, parts, strict=True):
+            _each(Tensor.copy_, _expert(whole, expert), part)
+    return tuple(stacked)
 
 
 def _expert(stacked: Part, expert: int) -> Part:
     """Return the weight of one expert; its tensors are views."""
-    match stacked:
-        case Tensor():
-            return stacked[expert]
-        case Int8Weight():
-            return Int8Weight(stacked.values[expert], stacked.scale[expert])
-        case Nf4Weight():
-            return replace(stacked, packed=stacked.packed[expert], absmax=stacked.absmax[expert])
-    return _each_plane(stacked, lambda name: getattr(stacked, name)[expert])
+    return _each(lambda one: one[expert], stacked)
 
 
-def _each_plane(planes: BlockPlanes, make: Callable[[str], Tensor]) -> BlockPlanes:
-    """Return ``planes`` with what ``make`` returns for the name of each that is there."""
-    names = ("codes", "high", "scales", "lows")
-    made: dict[str, Any] = {name: make(name) for name in names if getattr(planes, name) is not None}
-    return replace(planes, **made)
+def _each(make: Callable[..., Tensor], part: Part, *others: Part) -> Part:
+    """Return ``part`` with what ``make`` returns for each of its tensors, and the same of ``others``."""
+    if isinstance(part, Tensor):
+        return make(part, *others)
+    made: dict[str, Any] = {
+        each.name: make(*(getattr(one, each.name) for one in (part, *others)))
+        for each in fields(part)
+        if isinstance(getattr(part, each.name), Tensor)
+    }
+    return replace(part, **made)

@@ -1,4 +1,4 @@
-"""Linear layers in torch, for weights without a kernel and for tests.
+"""Linear layers in torch, for trials on a GPU and tests.
 
 Sums are float32 (int8: integers) over inputs and weights rounded as the kernels round them. Everything
 after the sum stays in float32 until the result is rounded, once.
@@ -14,7 +14,6 @@ from torch import Tensor
 
 from engine.kernels.cuda.linear.fusion import PLAIN, Fusion, Norm
 from engine.kernels.formats.block_planes import BlockPlanes
-from engine.kernels.formats.nf4 import GROUP, Nf4Weight, code_on, unpack
 from engine.kernels.torch.linear import Linear, make_unpacked
 
 
@@ -23,7 +22,7 @@ class FloatReference:
 
     def __init__(
         self,
-        weight: Tensor | Nf4Weight | BlockPlanes,
+        weight: Tensor | BlockPlanes,
         fusion: Fusion = PLAIN,
         make: Callable[[Tensor], Linear] = make_unpacked,
     ) -> None:
@@ -38,17 +37,11 @@ class FloatReference:
         return finish(sums, self.fusion, residual, x.dtype)
 
 
-def dequantise_rounded(weight: Tensor | Nf4Weight | BlockPlanes) -> Tensor:
+def dequantise_rounded(weight: Tensor | BlockPlanes) -> Tensor:
     """Return the weights that the kernels multiply by, rounded to bf16, as float32 ``(out, in)``."""
     if isinstance(weight, Tensor):
         return weight.float()
-    if isinstance(weight, BlockPlanes):
-        return weight.dequantise().float()
-    out, width = weight.shape
-    codes = code_on(weight.packed.device).bfloat16().float()
-    values = codes[unpack(weight.packed).int()][: out * width]
-    scales = weight.absmax.float().repeat_interleave(GROUP)[: out * width]
-    return (values * scales).bfloat16().float().view(out, width)
+    return weight.dequantise().float()
 
 
 def norm_factor(x: Tensor, norm: Norm) -> Tensor:

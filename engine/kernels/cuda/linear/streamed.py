@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,11 +13,9 @@ from engine.kernels.cuda.linear.blocks import block_gemm, constants_of, planes_o
 from engine.kernels.cuda.linear.float_weights import bf16_gemm
 from engine.kernels.cuda.linear.fusion import PLAIN, Fusion, normalise, row_depth
 from engine.kernels.cuda.linear.int8 import int8_gemm, int8_rows
-from engine.kernels.cuda.linear.nf4 import interpreter_codes, nf4_gemm
 from engine.kernels.cuda.linear.tiles import MULTIPROCESSORS, ROWS, Kind, Tile, choose_tile
 from engine.kernels.formats.block_planes import BlockPlanes
 from engine.kernels.formats.int8 import Int8Weight
-from engine.kernels.formats.nf4 import GROUP, Nf4Weight
 from engine.values import MAX_ROWS
 
 ALIGNMENT = 16
@@ -39,9 +37,6 @@ class _StreamedLinear(ABC):
     Counters find the last program of a tile, which adds up the splits. They are zero between launches,
     because that program resets its own; so one layer must not run on two streams at once.
     """
-
-    limits: ClassVar[dict[str, int]] = {}
-    """Limits for the assembler."""
 
     def __init__(
         self, kind: Kind, shape: tuple[int, ...], fusion: Fusion, tile: Tile | None,
@@ -110,7 +105,7 @@ class _StreamedLinear(ABC):
         return {
             "COLUMNS": tile.columns, "DEPTH": tile.depth, "SPLITS": tile.splits,
             "GATED": self.fusion.gated, "num_warps": tile.warps, "num_stages": tile.stages,
-            **self.limits, **OPTIONS,
+            **OPTIONS,
         }  # fmt: skip
 
 
@@ -152,36 +147,14 @@ class Int8Linear(_StreamedLinear):
         )  # fmt: skip
 
 
-class Nf4Linear(_StreamedLinear):
-    """A layer with an ``Nf4Weight`` in bitsandbytes' layout, in rows of whole groups."""
-
-    limits: ClassVar[dict[str, int]] = {"maxnreg": 255}
-    """All that there are: left alone, the assembler sometimes spills a few bytes to take only 168."""
-
-    def __init__(
-        self, weight: Nf4Weight, fusion: Fusion = PLAIN, tile: Tile | None = None, chosen: int = 0
-    ) -> None:
-        super().__init__("nf4", weight.shape, fusion, tile, weight.packed.device, chosen)
-        assert self.width % GROUP == 0
-        scales = weight.absmax.unflatten(-1, (self.outputs, -1)).transpose(-1, -2)
-        if fusion.gated:  # the order of ``parts.own_columns``
-            scales = scales.unflatten(-1, (2, -1)).transpose(-1, -2).flatten(-2)
-        scales = scales.contiguous()  # (in / 64, out): neighbours are read together
-        self.weights = weight.packed, scales, interpreter_codes(weight.packed.device)
-
-    def launch(
-        self, x: Tensor, residual: Tensor | None, result: Tensor, experts: Tensor | None
-    ) -> None:
-        self.launch_float(nf4_gemm, self.weights, x, residual, result, experts)
-
-
 class BlockLinear(_StreamedLinear):
-    """A layer with a GGUF file's blocks, in planes."""
+    """A layer with a GGUF file's blocks, or NF4, in planes."""
 
     def __init__(
         self, weight: BlockPlanes, fusion: Fusion = PLAIN, tile: Tile | None = None, chosen: int = 0
     ) -> None:
-        kind, device = KINDS[weight.form.bits], weight.codes.device
+        kind: Kind = "nf4" if weight.form.table else KINDS[weight.form.bits]
+        device = weight.codes.device
         super().__init__(kind, weight.shape, fusion, tile, device, chosen)
         self.weight = weight
 
@@ -191,7 +164,9 @@ class BlockLinear(_StreamedLinear):
         self.launch_float(block_gemm, planes_of(self.weight), x, residual, result, experts)
 
     def constants(self) -> dict[str, Any]:
-        return {**super().constants(), **constants_of(self.weight)}
+        made = {**super().constants(), **constants_of(self.weight)}
+        # All that there are: left alone, the assembler sometimes spills a few bytes to take only 168.
+        return {**made, "maxnreg": 255} if self.weight.form.table else made
 
 
 KINDS: dict[int, Kind] = {4: "blocks4", 5: "blocks5", 6: "blocks6", 8: "blocks8"}

@@ -44,7 +44,7 @@ from tests.support import ptx
 from tests.support.heads import WRITERS, FakeShape
 
 KERNELS = (
-    *((streamed, name) for name in ("bf16_gemm", "int8_gemm", "int8_rows", "nf4_gemm")),
+    *((streamed, name) for name in ("bf16_gemm", "int8_gemm", "int8_rows", "block_gemm")),
     *((attention_kernel, name) for name in ("attend_splits", "combine_parts")),
     (parts, "normalise_rows"),
     (rotary_kernel, "rope_and_store"),

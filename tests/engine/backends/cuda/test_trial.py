@@ -58,20 +58,16 @@ BLOCKS = ("Q4_K", "Q6_K")
 OF_A_FORMAT = {
     "int8_rows": ("int8",),
     "int8_gemm": ("int8",),
-    "nf4_gemm": ("nf4",),
-    "dequantise_kernel": ("nf4",),
-    "block_gemm": BLOCKS,
-    "dequantise_blocks": BLOCKS,
+    "block_gemm": ("nf4", *BLOCKS),
+    "dequantise_blocks": ("nf4", *BLOCKS),
 }
 """All others are tried with bf16."""
 NAMED = {
     "bf16_gemm": "Bf16Linear",
     "int8_rows": "Int8Linear",
     "int8_gemm": "Int8Linear",
-    "nf4_gemm": "Nf4Linear",
     "block_gemm": "BlockLinear",
     "finish_rows": "Bf16Linear",
-    "dequantise_kernel": "Nf4Linear",
     "dequantise_blocks": "BlockLinear",
     "normalise_rows": "norm",
     "rope_and_store": "rope and cache",
@@ -83,8 +79,7 @@ CASES = {
     "norm": "norm_cases", "rope and cache": "attention_cases", "attention": "attention_cases"
 }  # fmt: skip
 ROWS = (
-    "bf16_gemm", "int8_gemm", "nf4_gemm", "block_gemm", "normalise_rows", "rope_and_store",
-    "combine_parts",
+    "bf16_gemm", "int8_gemm", "block_gemm", "normalise_rows", "rope_and_store", "combine_parts"
 )  # fmt: skip
 WRONG = [
     (name, format, spoil)

@@ -12,7 +12,7 @@ from engine.kernels.cuda.linear.fusion import FusedLinear, Fusion, Norm
 from engine.kernels.cuda.linear.tiles import Kind, Tile
 from engine.kernels.cuda.references import linear_reference
 from engine.kernels.formats import int8, nf4
-from engine.kernels.formats.block_planes import FORMS, BlockPlanes, pack_codes
+from engine.kernels.formats.block_planes import FORMS, BlockPlanes, nf4_planes, pack_codes
 
 FORMATS: dict[Kind, str] = {
     "blocks4": "q4_k", "blocks5": "mxfp4", "blocks6": "q6_k", "blocks8": "q8_0"
@@ -21,7 +21,7 @@ FORMATS: dict[Kind, str] = {
 KINDS: tuple[Kind, ...] = ("bf16", "int8", "nf4", *FORMATS)
 GROUPED: tuple[Kind, ...] = ("nf4", *FORMATS)
 """Kinds whose rows are whole groups."""
-CLASSES = {"bf16": "Bf16Linear", "int8": "Int8Linear", "nf4": "Nf4Linear"}
+CLASSES = {"bf16": "Bf16Linear", "int8": "Int8Linear"}
 # Small tiles, so that small weights have several, and several splits; depths are the smallest there are.
 DEPTHS: dict[Kind, int] = {"bf16": 16, "int8": 32}
 
@@ -60,8 +60,6 @@ class Case:
 def weight_on(device: torch.device, weight: Weight) -> Weight:
     if isinstance(weight, int8.Int8Weight):
         return int8.Int8Weight(weight.values.to(device), weight.scale.to(device))
-    if isinstance(weight, nf4.Nf4Weight):
-        return nf4.Nf4Weight(weight.packed.to(device), weight.absmax.to(device), weight.shape)
     if isinstance(weight, BlockPlanes):
         planes = {
             name: None if (plane := getattr(weight, name)) is None else plane.to(device)
@@ -118,7 +116,8 @@ def make(
     else:
         floats = torch.randn(outputs, width, generator=generator) * width**-0.5
         quantise: dict[Kind, Callable[[torch.Tensor], Weight]] = {
-            "bf16": torch.Tensor.bfloat16, "int8": int8.quantise, "nf4": nf4.quantise
+            "bf16": torch.Tensor.bfloat16, "int8": int8.quantise,
+            "nf4": lambda floats: nf4_planes(nf4.quantise(floats)),
         }  # fmt: skip
         weight = quantise[kind](floats)
     return Case(kind, weight, fusion, small_tile(kind, width, splits), width, out)

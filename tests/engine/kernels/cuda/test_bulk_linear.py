@@ -10,9 +10,9 @@ pytest.importorskip("triton")
 from engine.kernels.cuda.linear import bulk
 from engine.kernels.cuda.linear.bulk import BulkLinear
 from engine.kernels.cuda.linear.dispatch import make_linear
-from engine.kernels.cuda.linear.reference import dequantise_rounded
 from engine.kernels.cuda.linear.tiles import Kind
 from engine.kernels.formats import nf4
+from engine.kernels.formats.block_planes import BlockPlanes, nf4_planes
 from tests.engine.kernels.cuda.cases import KINDS, fusion_on, make, weight_on
 
 pytestmark = pytest.mark.gpu
@@ -42,8 +42,13 @@ def test_many_rows_are_multiplied_as_few_are(
 def test_nf4_is_dequantised_to_what_the_kernels_multiply_by(
     device: torch.device, shape: tuple[int, int]
 ) -> None:
-    from engine.kernels.cuda.linear.nf4 import dequantise
+    from engine.kernels.cuda.linear.blocks import dequantise
 
-    weight = nf4.quantise(torch.randn(shape, generator=torch.Generator().manual_seed(1)))
-    found = dequantise(weight.packed.to(device), weight.absmax.to(device), shape[0] * shape[1])
-    assert torch.equal(found.cpu().view(shape), dequantise_rounded(weight).bfloat16())
+    kept = nf4.quantise(torch.randn(shape, generator=torch.Generator().manual_seed(1)))
+    weight = weight_on(device, nf4_planes(kept))
+    assert isinstance(weight, BlockPlanes)
+    found = dequantise(weight, 1, shape[0]).cpu()
+    codes = nf4.CODE.bfloat16().float()[nf4.unpack(kept.packed).int()].view(-1, 64)
+    expected = (codes * kept.absmax.float()[:, None]).bfloat16().view(shape)
+    assert torch.equal(found, expected[1:])
+    assert torch.equal(weight.dequantise().cpu(), expected)

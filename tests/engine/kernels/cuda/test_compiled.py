@@ -25,7 +25,7 @@ from engine.kernels.cuda import (
     rotary_kernel,
 )
 from engine.kernels.cuda.kv_cache import FP8, StaticKVCache
-from engine.kernels.cuda.linear import blocks, bulk_kernel, nf4, parts, streamed
+from engine.kernels.cuda.linear import blocks, bulk_kernel, parts, streamed
 from engine.kernels.cuda.linear.dispatch import Part, make_stacked
 from engine.kernels.cuda.linear.fusion import Fusion, Norm, finish_sums, normalise
 from engine.kernels.cuda.linear.tiles import MOST_SPLITS, Kind, choose_tile
@@ -34,23 +34,18 @@ from engine.kernels.cuda.sampling import acceptance, branches
 from engine.kernels.cuda.sampling.acceptance import Rule
 from engine.kernels.cuda.sampling.state import SamplingState
 from engine.kernels.cuda.trees import TREE_SHAPE
-from engine.kernels.formats.block_planes import FORMS, BlockPlanes
+from engine.kernels.formats.block_planes import FORMS, NF4, BlockPlanes
 from engine.kernels.formats.int8 import Int8Weight
-from engine.kernels.formats.nf4 import GROUP, Nf4Weight
 from engine.machine.devices import FP8_CAPABILITY
 from engine.values import MAX_DEPTH, MAX_ROWS
-from tests.engine.kernels.cuda.cases import FORMATS, KINDS
+from tests.engine.kernels.cuda.cases import FORMATS, GROUPED, KINDS
 from tests.engine.kernels.cuda.where import INTERPRETED
 from tests.support import ptx
 
 KERNELS = (
-    *(
-        (streamed, name)
-        for name in ("bf16_gemm", "int8_gemm", "int8_rows", "nf4_gemm", "block_gemm")
-    ),
+    *((streamed, name) for name in ("bf16_gemm", "int8_gemm", "int8_rows", "block_gemm")),
     *((attention_kernel, name) for name in ("attend_splits", "combine_parts")),
     (parts, "normalise_rows"),
-    (nf4, "dequantise_kernel"),
     (blocks, "dequantise_blocks"),
     (bulk_kernel, "finish_rows"),
     (rotary_kernel, "rope_and_store"),
@@ -83,11 +78,8 @@ def linear(kind: Kind, out: int, full: bool, head: bool = False) -> None:
     if kind == "int8":
         weight = Int8Weight(empty(out, width, dtype=torch.int8), empty(out, dtype=torch.float32))
         made = streamed.Int8Linear(weight, fusion, tile)
-    elif kind in FORMATS:
-        made = streamed.BlockLinear(planes(FORMATS[kind], out, width), fusion, tile)
-    elif kind == "nf4":
-        packed, scales = empty(out * width // 2, dtype=torch.uint8), empty(out * width // GROUP)
-        made = streamed.Nf4Linear(Nf4Weight(packed, scales, (out, width)), fusion, tile)
+    elif kind in GROUPED:
+        made = streamed.BlockLinear(planes(kind, out, width), fusion, tile)
     else:
         made = streamed.Bf16Linear(empty(out, width), fusion, tile)
     rows = empty(MAX_ROWS, width, dtype=torch.float32 if head else torch.bfloat16)
@@ -97,16 +89,13 @@ def linear(kind: Kind, out: int, full: bool, head: bool = False) -> None:
 def experts(kind: Kind) -> None:
     """Launch the products of 128 experts, of which a token chooses 8, with biases and gates."""
     out, width, count, chosen = 1536, 2048, 128, 8
-    fusion, shape = Fusion(bias=empty(count, out), gated=True), (out, width)
+    fusion = Fusion(bias=empty(count, out), gated=True)
     weight: Part = empty(count, out, width)
     if kind == "int8":
         scale = empty(count, out, dtype=torch.float32)
         weight = Int8Weight(empty(count, out, width, dtype=torch.int8), scale)
-    elif kind == "nf4":
-        packed = empty(count, out * width // 2, dtype=torch.uint8)
-        weight = Nf4Weight(packed, empty(count, out * width // GROUP), shape)
-    elif kind in FORMATS:
-        one = planes(FORMATS[kind], out, width)
+    elif kind in GROUPED:
+        one = planes(kind, out, width)
         stacked = {
             name: plane.new_empty(count, *plane.shape)
             for name in ("codes", "high", "scales", "lows")
@@ -192,19 +181,14 @@ def stamps() -> None:
 
 
 def dequantising() -> None:
-    """Launch the kernel that dequantises a part of an NF4 weight for a prompt."""
-    packed, scales = empty(2**21, dtype=torch.uint8), empty(2**22 // GROUP)
-    nf4.dequantise(packed, scales, 2**22)
+    """Launch the kernel that dequantises a part of a weight for a prompt, of every kind of codes."""
+    for kind in GROUPED:
+        blocks.dequantise(planes(kind, 4096, 4096), 64, 4096)
 
 
-def dequantising_blocks() -> None:
-    """Launch the kernel that dequantises a part of a weight in blocks, of every width of codes."""
-    for format in FORMATS.values():
-        blocks.dequantise(planes(format, 4096, 4096), 64, 4096)
-
-
-def planes(format: str, out: int, width: int) -> BlockPlanes:
-    return BlockPlanes.empty(FORMS[format], (out, width), META)
+def planes(kind: Kind, out: int, width: int) -> BlockPlanes:
+    form = NF4 if kind == "nf4" else FORMS[FORMATS[kind]]
+    return BlockPlanes.empty(form, (out, width), META)
 
 
 def finishing() -> None:
@@ -223,7 +207,7 @@ Launch = Callable[[], None]
 EVERYWHERE: dict[str, Launch] = {
     **{f"{kind} linear": partial(linear, kind, 4096, True) for kind in FORMATS},
     **{f"{kind} experts": partial(experts, kind) for kind in KINDS},
-    "blocks dequantised": dequantising_blocks,
+    "blocks dequantised": dequantising,
     "bf16 linear": partial(linear, "bf16", 4096, True),
     "int8 linear": partial(linear, "int8", 4096, True),
     "nf4 linear": partial(linear, "nf4", 4096, True),
@@ -242,7 +226,6 @@ EVERYWHERE: dict[str, Launch] = {
     "Granite 4": partial(recurrence, 48, 1, 128, 64, False),
     "clock": stamps,
     "norm": norms,
-    "nf4 dequantised": dequantising,
     "many rows": finishing,
     "tree": partial(growing, False),
     "spread tree": partial(growing, True),
@@ -324,7 +307,7 @@ def test_a_row_of_a_tree_goes_through_the_arithmetic_of_a_chain(name: str, capab
     assert tree["rope_and_store"] == chain["rope_and_store"]
 
 
-ALWAYS = ("clock", "nf4 dequantised", "many rows")
+ALWAYS = ("clock", "blocks dequantised", "many rows")
 """Launches that are no row's, or a prompt's."""
 
 

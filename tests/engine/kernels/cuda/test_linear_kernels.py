@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from engine.kernels.cuda import references
-from engine.kernels.cuda.linear.experts import ExpertsLinear
+from engine.kernels.cuda.linear.experts import ExpertsLinear, stack
 from engine.kernels.cuda.linear.fusion import PLAIN, Fusion, Norm
 from engine.kernels.cuda.linear.tiles import Kind
 from engine.kernels.formats import int8
@@ -78,7 +78,7 @@ def test_each_row_is_multiplied_by_its_own_expert(
     weights = [weight_on(device, case.weight) for case in cases]
     biases = [bias for case in cases if (bias := case.fusion.bias) is not None]
     linear = ExpertsLinear(
-        weights, torch.stack(biases).to(device) if biases else None, 2, gated=gated
+        stack(iter(weights), 3), torch.stack(biases).to(device) if biases else None, 2, gated=gated
     )
     chosen, x = torch.tensor([2, 0, 2, 1]), cases[0].rows(4, torch.bfloat16)
     found = linear(x.to(device), chosen.to(device, torch.int32)).cpu()
