@@ -10,15 +10,13 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
+from engine.backends.cuda import RUNNERS
 from engine.decoding.context import common_prefix
 from engine.events import Tree
 from engine.models.base import CompiledModel, Entry, HiddenStateModel, Model, TreeModel
 from engine.models.hidden_states import AuxLayer, EmbeddingAndHead
 from engine.models.rounds import RoundDrafter, RoundModel, RoundRunner
 from engine.values import MAX_DEPTH
-
-_RUNNERS = 2
-"""Most runners of a state: for whoever drafts in two ways in turn. Each has graphs of its own."""
 
 
 class Target:
@@ -151,7 +149,7 @@ class Target:
             return next(reversed(self._runners.values()))  # any can go without its drafter
         runner = self._runners.pop(drafter, None)
         if runner is None:
-            if len(self._runners) == _RUNNERS:
+            if len(self._runners) == RUNNERS:
                 del self._runners[next(iter(self._runners))]
             runner = self._rounds.round_runner(self.state, drafter, captures=self._captures)
         self._runners[drafter] = runner

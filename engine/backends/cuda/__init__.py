@@ -32,6 +32,8 @@ PREPARED = (
 """Requests whose rounds a load captures, see ``prepared``."""
 OTHER_GRAPHS = 2 * len(GRAPH_DEPTHS)
 """Most graphs of rounds that few requests have (grammars, penalties, trees); the oldest goes first."""
+RUNNERS = 2
+"""Most runners of a state: for whoever drafts in two ways in turn. Each has graphs of its own."""
 PASS_GRAPHS = 8
 """Most graphs of passes for several sequences; the least recently used one goes first."""
 
@@ -44,3 +46,12 @@ def prepared(steps: int) -> Iterator[tuple[AcceptanceRule, Sampling, int, bool]]
             yield rule, sampling, depth, False
             if 0 < depth <= steps:
                 yield rule, sampling, depth, True
+
+
+def kept_graphs(steps: int) -> tuple[int, int]:
+    """Return how many graphs a runner keeps at most, each with a pass of the target, and how many tokens
+    they draft in all, if the others draft too at every depth. ``steps`` as in ``prepared``."""
+    usual = [depth * drafts for _, _, depth, drafts in prepared(steps)]
+    others = [depth * (depth <= steps) for depth in GRAPH_DEPTHS]
+    others *= OTHER_GRAPHS // len(GRAPH_DEPTHS)
+    return len(usual) + len(others), sum(usual) + sum(others)

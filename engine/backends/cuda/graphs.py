@@ -15,7 +15,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from engine.backends.cuda import GRAPH_DEPTHS, OTHER_GRAPHS, prepared
+from engine.backends.cuda import GRAPH_DEPTHS, kept_graphs, prepared
 from engine.backends.cuda.capture import Graph, capture
 from engine.backends.cuda.round import TIMES, DeviceRound, Mode
 from engine.backends.cuda.trial.verdicts import Verdict, kernel_errors
@@ -80,8 +80,8 @@ class Runner:
         self.captures = captures and cuda
         self._graphs: dict[Mode, Graph | None] = {}  # None: it does not work
         self._prepared = 0  # the first of them, which stay
-        usual = prepared(0 if round.drafter is None else round.drafter.steps)
-        self._most = len(list(usual)) + OTHER_GRAPHS
+        self._steps = 0 if round.drafter is None else round.drafter.steps
+        self._most, _ = kept_graphs(self._steps)
         self._deepest, self._uncaptured = max(self.depths), ""
         self._pool = torch.cuda.graph_pool_handle() if self.captures else None
         empty = pinned if cuda else torch.empty
@@ -154,8 +154,7 @@ class Runner:
 
     def prepare(self) -> str:
         """See ``RoundRunner``. What few requests have comes later."""
-        drafter = self.round.drafter
-        for rule, sampling, depth, drafts in prepared(0 if drafter is None else drafter.steps):
+        for rule, sampling, depth, drafts in prepared(self._steps):
             self.begin(sampling, rule, 0, _DRY_RUN_TEXT, len(_DRY_RUN_TEXT))
             self._prepare(self.mode(depth, drafts=drafts))
             self._prepared = len(self._graphs)
@@ -163,7 +162,7 @@ class Runner:
 
     def prepare_trees(self, nodes: int) -> None:
         for levels in self.depths[1:]:
-            if self.round.drafter is not None and levels <= min(nodes, self.round.drafter.steps):
+            if levels <= min(nodes, self._steps):
                 self._prepare(self.mode(nodes, drafts=True, tree=True, levels=levels))
 
     def _prepare(self, mode: Mode) -> None:

@@ -13,6 +13,7 @@ from engine.drafting.heads.stored import Stored
 from engine.errors import IncompatiblePair
 from engine.models.architecture import Attention
 from engine.models.hidden_states import AuxLayer
+from engine.values import MAX_DEPTH
 
 
 class TargetShape(Protocol):
@@ -36,7 +37,7 @@ class HeadPlan:
 
     ``aux_layers`` are the hidden states it reads, ``attentions`` those of its own decoder layers, each
     with a KV cache. ``shape``: what ``plan`` of its kind read, for ``load``. ``in_folder``: False for one
-    that the target's own checkpoint brings.
+    that the target's own checkpoint brings. ``steps``: the most tokens that it drafts.
     """
 
     kind: str
@@ -46,6 +47,7 @@ class HeadPlan:
     shape: Any
     attentions: tuple[Attention, ...] = ()
     in_folder: bool = True
+    steps: int = MAX_DEPTH
 
     @property
     def name(self) -> str:

@@ -118,8 +118,9 @@ class BlockHead:
         shape = read_shape(stored, target)
         aux_layers = distinct(shape.read)
         return HeadPlan(
-            cls.kind, stored, aux_layers, parameters(shape), shape, shape.architecture.attentions
-        )
+            cls.kind, stored, aux_layers, parameters(shape), shape, shape.architecture.attentions,
+            steps=shape.depth,
+        )  # fmt: skip
 
     @classmethod
     def load(cls, plan: HeadPlan, linears: LinearFactory) -> Self:

@@ -84,7 +84,9 @@ class Eagle3Head:
     def plan(cls, stored: Stored, target: TargetShape) -> HeadPlan:
         shape = read_shape(stored, target)
         count, own = count_parameters(stored.shapes), shape.architecture.attentions
-        return HeadPlan(cls.kind, stored, distinct(shape.read), count, shape, own)
+        return HeadPlan(
+            cls.kind, stored, distinct(shape.read), count, shape, own, steps=shape.steps
+        )
 
     @classmethod
     def load(cls, plan: HeadPlan, linears: LinearFactory) -> Self:

@@ -84,8 +84,9 @@ class LstmHead(Speculator):
         for norm in ("cell_ln.0", "state_ln.0"):
             tensors |= Norm.shapes(shape.prefix + norm, width)
         return stateless_plan(
-            cls.kind, stored, target, tensors, hidden=hidden, vocabulary=vocabulary, shape=shape
-        )
+            cls.kind, stored, target, tensors, hidden=hidden, vocabulary=vocabulary, shape=shape,
+            steps=shape.steps,
+        )  # fmt: skip
 
     @classmethod
     def load(cls, plan: HeadPlan, linears: LinearFactory) -> Self:

@@ -63,8 +63,9 @@ class MedusaHead:
                 tensors[f"{head}.{layer}.linear.weight"] = (hidden, hidden)
                 tensors[f"{head}.{layer}.linear.bias"] = (hidden,)
         return stateless_plan(
-            cls.kind, stored, target, tensors, hidden=hidden, vocabulary=vocabulary, shape=shape
-        )
+            cls.kind, stored, target, tensors, hidden=hidden, vocabulary=vocabulary, shape=shape,
+            steps=shape.heads,
+        )  # fmt: skip
 
     @classmethod
     def load(cls, plan: HeadPlan, linears: LinearFactory) -> Self:

@@ -85,8 +85,9 @@ class MlpHead(Speculator):
             tensors[names["project"]] = (width, width if step else hidden)
             tensors |= Norm.shapes(names["norm"], width)
         return stateless_plan(
-            cls.kind, stored, target, tensors, hidden=hidden, vocabulary=vocabulary, shape=shape
-        )
+            cls.kind, stored, target, tensors, hidden=hidden, vocabulary=vocabulary, shape=shape,
+            steps=shape.steps,
+        )  # fmt: skip
 
     @classmethod
     def load(cls, plan: HeadPlan, linears: LinearFactory) -> Self:

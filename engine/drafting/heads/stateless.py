@@ -42,11 +42,12 @@ def stateless_plan(
     hidden: int,
     vocabulary: int,
     shape: Any,
+    steps: int,
 ) -> HeadPlan:
     """Return the plan of a head that reads ``tensors``. Raises ModelError or IncompatiblePair."""
     stored.expect(tensors)
     check_fits(stored, target, hidden=hidden, vocabulary=vocabulary)
-    return HeadPlan(kind, stored, (NORMED,), count_parameters(tensors), shape)
+    return HeadPlan(kind, stored, (NORMED,), count_parameters(tensors), shape, steps=steps)
 
 
 class StatelessDraft:

@@ -10,26 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from engine.backends.cuda import (
-    KV_SPLIT,
-    OTHER_GRAPHS,
-    PASS_GRAPHS,
-    STREAMED_ROWS,
-    kv_parts,
-    prepared,
-)
-from engine.kernels.formats import FP8
-from engine.loading.specs import ModelSpec
+from engine.backends.cuda import PASS_GRAPHS, RUNNERS, kept_graphs
+from engine.loading.planning.model_size import ModelSize
 from engine.machine import memory
-from engine.models.architecture import Recurrent
-from engine.models.checkpoints.checkpoint import Checkpoint
-from engine.models.families import described
-from engine.values import CHECKPOINT_MB, MAX_DEPTH, MAX_ROWS
-from engine.values.memory import WIDTHS, kv_numbers, largest
+from engine.values import MAX_ROWS
+from engine.values.memory import largest
 from engine.values.units import format_bytes
-
-FP8_SCALE = 4
-"""Bytes of the scale that each position of a head has in a KV cache in fp8."""
 
 BLOCKS_WIDTH = 1.05
 """Bytes of blocks as the compiled step keeps them for each byte of a GGUF file's."""
@@ -61,135 +47,8 @@ GPU_PASS_BYTES = 1_000_000
 """The driver's memory for each pass of a model in a graph: 16 graphs of a step, of 245 launches, took 0
 to 12.6 MB there. Before CUDA 12.4 (driver 550) a launch took 64 kB (PyTorch's documentation)."""
 
-GPU_VOCABULARY_ROWS = 20
-"""Numbers of 4 bytes for every token of a row: logits, p, q, and a truncation's sorted values, their
-places and sums, of which some have 8 bytes."""
-
-
-@dataclass(frozen=True, slots=True)
-class ModelSize:
-    """The sizes of one model that count for memory.
-
-    ``layers`` counts those that attend. ``repeated`` are the weights of an embedding that is also the
-    output head, where it is kept twice: in rows for lookup, and packed for the product. 0 where that is
-    not known. ``aux_width`` are the numbers kept of each token's hidden states, for heads to read.
-    ``weights`` and ``cache`` are the formats of both, keys of ``WIDTHS``. ``block_bytes``: of all weights
-    in a GGUF file, where they are kept in the blocks that it has or would have, else 0.
-    ``recurrent_bytes`` are those of a sequence's recurrent states, ``saved_bytes`` what saved ones may
-    take. ``heads`` count on a GPU only; they and ``vocabulary`` are 0 where they are not known.
-    ``kv_sizes``: kv_heads and head_dim of each slot of the cache; without them all ``layers`` have one
-    like the model. ``on_host``: it is in main memory though the target is on a GPU. ``partial``: other
-    layers of it are, so its rounds are no graphs.
-    """
-
-    name: str
-    parameters: int
-    layers: int
-    kv_heads: int
-    head_dim: int
-    context: int
-    repeated: int = 0
-    aux_width: int = 0
-    weights: str = "bf16"
-    cache: str = "bf16"
-    heads: int = 0
-    vocabulary: int = 0
-    block_bytes: int = 0
-    recurrent_bytes: int = 0
-    saved_bytes: int = 0
-    kv_sizes: tuple[tuple[int, int], ...] = ()
-    on_host: bool = False
-    partial: bool = False
-
-    @classmethod
-    def of(
-        cls,
-        source: ModelSpec | Checkpoint,
-        weights: str = "bf16",
-        cache: str = "bf16",
-        checkpoint_mb: int = CHECKPOINT_MB,
-    ) -> ModelSize:
-        """Return the size of a catalog entry or of a folder, by its headers.
-
-        ``checkpoint_mb``: the memory of saved states, if it has recurrent layers.
-        """
-        tied = source.tied if isinstance(source, ModelSpec) else source.repeats_embedding
-        repeated = source.vocabulary * source.hidden if tied else 0
-        heads = 0 if isinstance(source, ModelSpec) else source.heads
-        known = source.architecture if isinstance(source, ModelSpec) else described(source)
-        mixers = [] if known is None else [spec.mixer for spec in known.layers]
-        recurrent = [mixer for mixer in mixers if isinstance(mixer, Recurrent)]
-        states = sum(mixer.memory_bytes for mixer in recurrent)
-        return cls(
-            source.name,
-            source.parameters,
-            source.layers if known is None else len(known.attentions),
-            source.kv_heads,
-            source.head_dim,
-            source.context,
-            repeated,
-            weights=weights,
-            cache=cache,
-            heads=heads,
-            vocabulary=source.vocabulary,
-            recurrent_bytes=states,
-            saved_bytes=checkpoint_mb << 20 if states else 0,
-            kv_sizes=() if known is None else tuple(known.kv_sizes),
-        )
-
-    @classmethod
-    def of_head(
-        cls,
-        name: str,
-        parameters: int,
-        layers: int,
-        kv: tuple[int, int],
-        context: int,
-        weights: str,
-    ) -> ModelSize:
-        """Return the size of a head, whose own cache is in float32. ``kv``: kv_heads and head_dim."""
-        return cls(name, parameters, layers, *kv, context, weights=weights, cache="fp32")
-
-    def weight_bytes(self) -> int:
-        """Return the bytes of all weights."""
-        if self.block_bytes:
-            return self.block_bytes
-        return int((self.parameters + self.repeated) * WIDTHS[self.weights])
-
-    def kv_bytes_per_token(self) -> int:
-        """Return the bytes of keys, values and aux hidden states of a token, in all layers.
-
-        Aux hidden states are in bf16 beside a cache in fp8.
-        """
-        width = aux_width = WIDTHS[self.cache]
-        sizes = self.kv_sizes or ((self.kv_heads, self.head_dim),) * self.layers
-        numbers = sum(kv_numbers(*size) for size in sizes)
-        scales = 0
-        if self.cache == FP8:
-            aux_width = WIDTHS["bf16"]
-            scales = sum(kv_numbers(kv_heads, 1) for kv_heads, _ in sizes) * FP8_SCALE
-        return int(numbers * width + scales + self.aux_width * aux_width)
-
-    def kv_bytes(self, context: int) -> int:
-        """Return the bytes of states and of a cache of ``context`` tokens, at most the model's own."""
-        cache = min(context, self.context) * self.kv_bytes_per_token()
-        return cache + self.recurrent_bytes + self.saved_bytes
-
-    def attention_bytes(self, context: int) -> int:
-        """Return what a GPU's attention takes beside the cache: between its two launches, and the cosines
-        and sines of all positions. Layers of one size share them."""
-        if not self.heads:  # of a head or a tower, which may attend to nothing
-            return 0
-        positions, total = min(context, self.context), 0
-        for kv_heads, head_dim in {*self.kv_sizes} or {(self.kv_heads, self.head_dim)}:
-            parts = min(-(-positions // KV_SPLIT), kv_parts(kv_heads))
-            total += STREAMED_ROWS * self.heads * parts * 4 * (head_dim + 2)
-            total += positions * 4 * head_dim
-        return total
-
-    def sampling_bytes(self) -> int:
-        """Return the bytes in which a GPU samples."""
-        return MAX_ROWS * self.vocabulary * 4 * GPU_VOCABULARY_ROWS
+GPU_HEAD_BYTES = GPU_PASS_BYTES // 10
+"""The same for a step of a head, which has one layer of some dozens: 20 launches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,14 +179,22 @@ def _fixed(models: Sequence[ModelSize], gpu: bool) -> int:
 
 
 def _rounds(models: Sequence[ModelSize]) -> int:
-    """Return the bytes of a sequence's captured rounds on a GPU, and of what they sample in."""
-    sampling = sum(model.sampling_bytes() for model in models)
-    if models[0].partial:
-        return _graphs(PASS_GRAPHS) + sampling
-    drafting = any(model.layers for model in models[1:])  # a tower has none
-    rounds = prepared(MAX_DEPTH if drafting else 0)
-    passes = OTHER_GRAPHS + sum(1 + depth * drafts for _, _, depth, drafts in rounds)
-    return _graphs(passes) + sampling
+    """Return the bytes of a sequence's captured rounds on a GPU, and of what they sample in: a runner for
+    each of what drafts, one without."""
+    target = models[0]
+    drafting = [
+        (model.steps, GPU_PASS_BYTES if model.heads else GPU_HEAD_BYTES)
+        for model in models[1:]
+        if model.steps  # a tower has none
+    ]
+    if target.partial:
+        return _graphs(PASS_GRAPHS) + target.sampling_bytes(bool(drafting))
+    runners = []
+    for steps, step_bytes in drafting or [(0, 0)]:
+        graphs, drafted = kept_graphs(steps)
+        sampling = target.sampling_bytes(steps > 0)
+        runners.append(_graphs(graphs) + drafted * step_bytes + sampling)
+    return sum(sorted(runners)[-RUNNERS:])
 
 
 def _graphs(passes: int) -> int:

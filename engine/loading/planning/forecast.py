@@ -14,7 +14,8 @@ from engine.kernels.formats import AS_STORED, Q4
 from engine.kernels.formats.block_formats import LAYOUTS
 from engine.loading.files import PairFiles
 from engine.loading.planning import fit
-from engine.loading.planning.fit import MemoryFit, ModelSize
+from engine.loading.planning.fit import MemoryFit
+from engine.loading.planning.model_size import ModelSize
 from engine.loading.request import AUTO, LoadRequest
 from engine.loading.specs import Locate, ModelSpec, Pairing
 from engine.machine import devices, memory, processor

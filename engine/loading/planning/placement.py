@@ -11,8 +11,9 @@ from engine.backends.split import why_not_split
 from engine.errors import InvalidRequest
 from engine.kernels.formats import UNQUANTISED
 from engine.loading.planning.choices import Backend, could_be_compiled, quantizations
-from engine.loading.planning.fit import ENOUGH_CONTEXT, SHORTEST_CONTEXT, ModelSize
+from engine.loading.planning.fit import ENOUGH_CONTEXT, SHORTEST_CONTEXT
 from engine.loading.planning.model_plan import ModelPlan, plan_model
+from engine.loading.planning.model_size import ModelSize
 from engine.loading.planning.sizes import DRAFT, HOST_LAYERS, TARGET, PairSizes
 from engine.loading.request import AUTO, LoadRequest
 from engine.machine import compilers, devices, threads

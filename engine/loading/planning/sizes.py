@@ -22,7 +22,8 @@ from engine.loading.planning.choices import (
     packs,
     quantizations,
 )
-from engine.loading.planning.fit import MemoryFit, ModelSize
+from engine.loading.planning.fit import MemoryFit
+from engine.loading.planning.model_size import ModelSize
 from engine.machine.devices import Device
 from engine.models.architecture import Recurrent
 from engine.models.checkpoints.checkpoint import Checkpoint
@@ -190,10 +191,12 @@ class PairSizes:
 
     def _head_size(self, head: HeadPlan) -> ModelSize:
         """Return a head's size."""
-        own, context = head.attentions, self.target.context
+        own, context, linears = head.attentions, self.target.context, self.linear_factory
         kv = (own[0].kv_heads, own[0].head_dim) if own else (0, 0)
-        title, bits = method_title(head.kind), self.linear_factory.kind
-        return ModelSize.of_head(title, head.parameters, len(own), kv, context, bits)
+        cache, title = "bf16" if linears.triton else "fp32", method_title(head.kind)
+        return ModelSize.of_head(
+            title, head.parameters, len(own), kv, context, linears.kind, cache, head.steps
+        )
 
     def _size(self, checkpoint: Checkpoint, quantization: str, device: Device) -> ModelSize:
         cache = compute_dtype(checkpoint, quantization, device)

@@ -12,13 +12,14 @@ from hypothesis import strategies as st
 from engine.loading.catalog import load_catalog
 from engine.loading.planning.fit import (
     DEFAULT_CONTEXT,
+    GPU_HEAD_BYTES,
     GPU_OVERHEAD,
     GPU_PASS_BYTES,
     GPU_POOL_BYTES,
     TOKEN_BYTES,
-    ModelSize,
     fit,
 )
+from engine.loading.planning.model_size import ModelSize
 from engine.machine import memory
 from engine.models.checkpoints.checkpoint import inspect
 from engine.values import CHECKPOINT_MB
@@ -229,16 +230,31 @@ def test_on_a_gpu_graphs_attention_and_sampling_count() -> None:
     found = fit(HELD, context=512, free=10**10, gpu=True)
     attention = 64 * 8 * 2 * 4 * (64 + 2)  # two splits of 256 positions
     attention += 512 * 4 * 64  # the turn of each position
-    sampling = 16 * 5_000 * 4 * 20
+    row = 5_000 * 4 * 20
     graphs = GPU_POOL_BYTES + (3 * 9 + 18) * GPU_PASS_BYTES
-    assert found.work == GPU_OVERHEAD + graphs + attention + sampling
+    assert found.work == GPU_OVERHEAD + graphs + attention + 16 * row
     assert found.needed == found.weights + found.kv + found.work
-    drafted = 3 * (8 + 1 + 2 + 3 + 4 + 5 + 7 + 10 + 15)  # a pass of the target, one for each token
-    more = drafted * GPU_PASS_BYTES
-    assert fit(HELD, SMALL, context=512, free=10**10, gpu=True).work == found.work + more
     long = replace(HELD, context=10**6)
     works = [fit(long, context=size, free=10**10, gpu=True).work for size in (40_000, 400_000)]
     assert works[1] - works[0] == 360_000 * 4 * 64  # more positions turn, in no more parts
+
+
+def test_on_a_gpu_rounds_count_for_whatever_drafts_in_them() -> None:
+    """Those of heads without layers did not, nor a second runner, nor the drafts of rare graphs."""
+
+    def work(*drafting: ModelSize) -> int:
+        return fit(HELD, *drafting, context=512, free=10**10, gpu=True).work - alone
+
+    alone, row = fit(HELD, context=512, free=10**10, gpu=True).work, 5_000 * 4 * 20
+    draft = replace(SMALL, heads=2)
+    more = 3 * 8 + (3 + 2) * (1 + 2 + 3 + 4 + 5 + 7 + 10 + 15)  # passes of the target, and its own
+    assert work(draft) - draft.attention_bytes(512) == more * GPU_PASS_BYTES + row
+    medusa = ModelSize.of_head("medusa", 1000, 0, (0, 0), 512, "bf16", steps=3)
+    drafted = 3 * 3 * GPU_PASS_BYTES + (3 + 2) * (1 + 2 + 3) * GPU_HEAD_BYTES + row
+    assert work(medusa) == drafted
+    assert work(ModelSize.of_head("tower", 1000, 0, (0, 0), 512, "bf16")) == 0
+    runner = GPU_POOL_BYTES + (3 * 9 + 18) * GPU_PASS_BYTES + 16 * row  # without a draft
+    assert work(medusa, medusa) == work(medusa, medusa, medusa) == runner + 2 * drafted
 
 
 def test_a_cache_in_fp8_takes_half_and_its_scales() -> None:

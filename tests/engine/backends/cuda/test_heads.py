@@ -57,6 +57,8 @@ some_kinds = pytest.mark.parametrize(
 HOT = Sampling(temperature=5.0, seed=3)
 """Target and draft share their noise, which decides here: so some drafts are accepted."""
 MOST = 7 if INTERPRETED else 60
+PLANNED: dict[str, int] = {}
+"""The steps that are planned for each kind."""
 NewSession = Callable[[str], Session]
 
 
@@ -70,14 +72,14 @@ def load_head(
     def load(kind: str) -> Head:
         # A GPU is "cuda" in a plan and "cuda:0" in a tensor: here too they are not equal.
         linears = LinearFactory("bf16", torch.device(DEVICE.type, 0), triton=True)
-        if kind in heads.INSIDE:
-            return heads.load(mtp_plan(shape), linears)
         folder = tmp_path_factory.mktemp(kind)
         if kind in FORMS:
             write_head(folder, *FORMS[kind](shape))
-        else:
+        elif kind not in heads.INSIDE:
             WRITERS[kind](folder, shape)
-        return heads.load(heads.inspect(folder, shape), linears)
+        plan = mtp_plan(shape) if kind in heads.INSIDE else heads.inspect(folder, shape)
+        PLANNED[kind] = plan.steps
+        return heads.load(plan, linears)
 
     return load
 
@@ -134,6 +136,7 @@ def test_its_logits_are_nearly_torchs(
         list(proposer.prepare(context))
         proposer.propose(context, Budget(3, 3))
         draft = proposer.drafts.draft
+        assert proposer.drafts.steps == PLANNED[kind]
         draft.begin(PROMPT[-1], read=False)
         for step, token in enumerate((40, 50, 60)):
             found.append(draft.logits(step).cpu().clone())
