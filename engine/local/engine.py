@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -24,7 +24,7 @@ from engine.api import (
     having,
 )
 from engine.backends.native import cache
-from engine.errors import ForetokenError, KernelsFailed, NotLoaded, OutOfMemory
+from engine.errors import ForetokenError, KernelsFailed, NotLoaded
 from engine.loading.catalog import Catalog
 from engine.loading.files import PairFiles, fetch_pair
 from engine.loading.progress import LoadWatch, Stage
@@ -232,9 +232,10 @@ class LocalEngine:
             from engine.loading.planning.plan import plan_loading
             from engine.local.pair import load_pair  # noqa: F401  # for what follows
 
-        if self._pair is not None and _on_gpu(self._pair.plan) and request.device != "cpu":
-            with suppress(OutOfMemory):  # others say that it cannot be loaded at all
-                plan_loading(files, request)
+        def needs_gpu() -> bool:
+            return _on_gpu(plan_loading(files, request, replacing=True))
+
+        if self._pair is not None and _on_gpu(self._pair.plan) and needs_gpu():
             self._unload()  # its caches take what is free there
         plan = plan_loading(files, request)
         if plan.lacks_step:  # to exchange the pair later, the GPU would need room for two

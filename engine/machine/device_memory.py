@@ -15,7 +15,7 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from engine.errors import OutOfMemory
+from engine.errors import DeviceLost, OutOfMemory
 from engine.machine import memory
 from engine.machine.devices import device_errors, is_lost, ran_out
 
@@ -50,6 +50,20 @@ def gpu_held_bytes(device: torch.device) -> int:
     import torch
 
     return torch.cuda.memory_reserved(device)
+
+
+def gpu_room() -> int:
+    """Return the bytes that a load in place of what this process has could take on a GPU; 0 without one,
+    and until planning or a load has begun to use it."""
+    if "torch" not in sys.modules:
+        return 0
+    import torch
+
+    if not torch.cuda.is_initialized() or is_lost("cuda"):
+        return 0
+    with contextlib.suppress(DeviceLost), device_errors(torch.device("cuda")):
+        return int(torch.cuda.mem_get_info()[0]) + torch.cuda.memory_reserved()
+    return 0
 
 
 def release() -> None:

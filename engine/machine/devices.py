@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -51,6 +52,9 @@ _CAPTURING = range(900, 909)
 """Errors of a capture, in which nothing runs."""
 _HAS_NONE = ("STATUS_NOT_SUPPORTED", "STATUS_INVALID_VALUE", "STATUS_BAD_PARAM")
 """cuBLAS and cuDNN have no operation of such sizes: they launched nothing."""
+
+_LEAST_DRIVERS = {11: 450, 12: 525, 13: 580}
+"""Of each CUDA, the oldest driver that its programs run on (NVIDIA's CUDA Compatibility)."""
 
 _WSL = "/usr/lib/wsl/lib"
 """Where WSL puts the driver's libraries and programs."""
@@ -242,18 +246,33 @@ def nvidia_smi() -> str | None:
 
 @lru_cache
 def kernels_bytes() -> int:
-    """Return the memory of the first GPU that the kernels are for, as the driver tells it without torch;
-    0 without one."""
-    asked = ["--query-gpu=memory.total,compute_cap", "--format=csv,noheader,nounits"]
+    """Return the memory of the first GPU that loads would use with the kernels, as the driver and torch's
+    files tell without importing torch; 0 without one."""
+    asked = ["--query-gpu=memory.total,compute_cap,driver_version", "--format=csv,noheader,nounits"]
+    hidden = os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1")
+    if hidden or not has_triton() or lacks_to_build():
+        return 0
     try:
+        if not (cuda := _cuda_of_torch()):
+            return 0
         said = subprocess.run(
             [nvidia_smi() or "", *asked], capture_output=True, text=True, timeout=3, check=True
         )
-        size, has = said.stdout.splitlines()[0].split(",")
+        size, has, driver = said.stdout.splitlines()[0].split(",")
         capable = tuple(map(int, has.strip().split("."))) >= LEAST_CAPABILITY
-        return int(size) << 20 if capable else 0
+        recent = int(driver.split(".")[0]) >= _LEAST_DRIVERS.get(cuda, 0)
+        return int(size) << 20 if capable and recent else 0
     except (OSError, subprocess.SubprocessError, ValueError, IndexError):
         return 0
+
+
+def _cuda_of_torch() -> int:
+    """Return the major version of the CUDA that torch is built with, by its file of versions; 0 for a
+    build without. Raises OSError or ValueError if it is not here."""
+    found = importlib.util.find_spec("torch")
+    version = Path((found and found.origin) or "").with_name("version.py")
+    told = re.search(r"^cuda\b.*= ['\"](\d+)", version.read_text(encoding="utf-8"), re.MULTILINE)
+    return int(told[1]) if told else 0
 
 
 def why_no_gpu() -> str | None:

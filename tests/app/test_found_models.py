@@ -270,6 +270,7 @@ def test_on_a_machine_with_a_gpu_the_page_says_what_is_on_it(
     monkeypatch.setattr(devices, "has_driver", lambda: True)
     free = {"cuda": 11_500_000_000}
     monkeypatch.setattr(device_memory, "gpu_free_bytes", lambda device: free.get(device.type))
+    monkeypatch.setattr(device_memory, "gpu_room", lambda: free["cuda"])
     backend = ModelsBackend(runtime)
     rows = {row["id"]: row for row in backend.rows.all()}
     here, whole, split = rows["pip"], rows["qwen3-14b"], rows["qwen3-30b-a3b"]
@@ -281,3 +282,7 @@ def test_on_a_machine_with_a_gpu_the_page_says_what_is_on_it(
     assert "on the CPU, because all do not fit on the GPU: a pass reads " in split["fit"]
     files = {each["key"]: each for each in backend.files({"target": "qwen3-14b"})["files"]}
     assert all("on the GPU" in each["fit"] for each in files.values()), "safetensors and GGUF alike"
+    free["cuda"] = 80_000_000_000  # another program has ended
+    rows = {row["id"]: row for row in backend.rows.all()}
+    assert rows["qwen3-14b"]["fits"] == "yes"
+    assert rows["qwen3-30b-a3b"]["held"].endswith(" on the GPU")

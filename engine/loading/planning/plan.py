@@ -109,17 +109,22 @@ class LoadPlan:
 
 
 def plan_loading(
-    files: PairFiles, request: LoadRequest, earlier: LoadPlan | None = None
+    files: PairFiles,
+    request: LoadRequest,
+    earlier: LoadPlan | None = None,
+    *,
+    replacing: bool = False,
 ) -> LoadPlan:
     """Return the plan for a pair. Reads headers and tokenizers; allocates nothing large.
 
-    ``earlier``: the plan of the same pair before; its quantization and context stay.
-    Raises ModelError, IncompatiblePair, InvalidRequest, OutOfMemory.
+    ``earlier``: the plan of the same pair before; its quantization and context stay. ``replacing``: as in
+    ``read_facts``. Raises ModelError, IncompatiblePair, InvalidRequest, OutOfMemory.
     """
     if earlier is not None:
         # Not "auto" again: it may choose another one once a step is compiled, and with it other words.
         request = replace(request, quantization=earlier.target.quantization)
-    pair = read_facts(files, request, None if earlier is None else earlier.device)
+    on = None if earlier is None else earlier.device
+    pair = read_facts(files, request, on, replacing=replacing)
     request, device, sizes = pair.request, pair.device, pair.sizes
     planned, requested_plan = pair.planned, pair.requested_plan
     target, draft, heads = sizes.target, sizes.draft, tuple(sizes.heads)

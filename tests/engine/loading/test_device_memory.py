@@ -150,6 +150,11 @@ def test_on_a_gpu_the_old_pair_is_gone_before_the_new_one_is_loaded(
     engine.load(request_for(*pair, quantization="bf16"))
     assert seen[0] is not None  # in main memory it stays until the new one is ready
     old, seen[:] = weakref.ref(engine._pair.session.target.model), []
+    there = engine._pair.plan  # for a pair on the CPU, one on the GPU stays too
+    monkeypatch.setattr("engine.local.engine._on_gpu", lambda plan: plan is there)
+    engine.load(request_for(*pair, quantization="fp32"))
+    assert seen[0] is not None
+    old, seen[:] = weakref.ref(engine._pair.session.target.model), []
     monkeypatch.setattr("engine.local.engine._on_gpu", lambda plan: True)
     engine.load(request_for(*pair, quantization="fp32"))
     assert seen == [None, None]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -191,9 +192,10 @@ def test_a_driver_in_wsl_is_found_off_the_path(
 @pytest.mark.parametrize(
     ("said", "size"),
     [
-        ("12282, 8.9\n8188, 8.9", 12282 << 20),  # the first of two
-        ("6144, 7.5", 0),
-        ("[N/A], [N/A]", 0),
+        ("12282, 8.9, 525.60.13\n8188, 8.9, 525.60.13", 12282 << 20),  # the first of two
+        ("12282, 8.9, 470.82.01", 0),  # too old a driver for CUDA 12
+        ("6144, 7.5, 580.65.06", 0),
+        ("[N/A], [N/A], [N/A]", 0),
         ("No devices were found", 0),
         ("", 0),
     ],
@@ -204,7 +206,19 @@ def test_the_memory_of_a_gpu_with_the_kernels_is_known_without_torch(
     program = tmp_path / "nvidia-smi"
     program.write_text(f"#!/bin/sh\necho '{said}'\n")
     program.chmod(0o755)
+    version, known = tmp_path / "version.py", devices._cuda_of_torch()
+    assert known == int((torch.version.cuda or "0").split(".")[0])
+    found = SimpleNamespace(origin=str(tmp_path / "__init__.py"))
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: found)
     monkeypatch.setattr(devices, "nvidia_smi", lambda: str(program))
+    monkeypatch.setattr(devices, "lacks_to_build", lambda: "")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    version.write_text("__version__ = '2.9.0'\ncuda: Optional[str] = None\n")
+    assert devices.kernels_bytes.__wrapped__() == 0  # a build for the CPU
+    version.write_text("__version__ = '2.9.0+cu128'\ncuda: Optional[str] = '12.8'\n")
     assert devices.kernels_bytes.__wrapped__() == size
+    with monkeypatch.context() as patch:
+        patch.setenv("CUDA_VISIBLE_DEVICES", "-1")
+        assert devices.kernels_bytes.__wrapped__() == 0
     monkeypatch.setattr(devices, "nvidia_smi", lambda: None)
     assert devices.kernels_bytes.__wrapped__() == 0

@@ -26,7 +26,7 @@ from engine.loading.inventory import (
     break_even,
     estimate,
 )
-from engine.machine import memory
+from engine.machine import device_memory, memory
 from engine.values.units import format_bytes
 
 _STEP = 1 << 30
@@ -48,8 +48,8 @@ class Rows:
         order."""
         runtime = self.runtime
         best, loaded = measured(runtime), runtime.engine.loaded
-        # The first load compiles kernels, for other formats.
-        state = memory.free_bytes() // _STEP, bool(loaded and loaded.compiled)
+        free = memory.free_bytes() // _STEP, device_memory.gpu_room() // _STEP
+        state = free, bool(loaded and loaded.compiled)  # the first load compiles, for other formats
         if state != self._state:
             self._known, self._state = {}, state
         drafting = {spec.id: spec for spec in runtime.drafting()}
