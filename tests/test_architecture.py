@@ -99,6 +99,7 @@ BEHIND_THE_DOOR = {
         "engine.machine.devices",
         "engine.drafting.heads",
     ),
+    "app.ui.pages.models.rows": ("engine.machine.device_memory",),  # for forecasts
     "app.servers": ("engine.remote",),  # asks who a server is, before anything is loaded
     "app.cli.loading": (
         "engine.switching",  # chooses the engine
