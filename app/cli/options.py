@@ -73,6 +73,12 @@ NativeOption = Annotated[
     bool,
     Option("--native/--no-native", help="Use the compiled kernels on a CPU (fast), or PyTorch."),
 ]
+DeviceOption = Annotated[
+    str, Option(help="auto (a supported CUDA GPU, else the CPU), cpu or cuda.")
+]
+GraphsOption = Annotated[
+    bool, Option("--cuda-graphs/--no-cuda-graphs", help="Capture GPU rounds as CUDA graphs.")
+]
 JsonOption = Annotated[bool, Option("--json", help="Print one JSON object as the last line.")]
 
 
@@ -167,7 +173,7 @@ def _options_of_load(
         "fits.",
     ),
     native: NativeOption = True,
-    device: str = Option("auto", help="auto (a supported CUDA GPU, else the CPU), cpu or cuda."),
+    device: DeviceOption = "auto",
     draft_device: str = Option(
         "auto",
         help="Device of the draft model: auto (the target's; the CPU if both do not fit on the GPU), "
@@ -179,7 +185,7 @@ def _options_of_load(
         help="Layers of the target on the GPU, the last ones; the CPU computes the others. Default: as "
         "many as fit.",
     ),
-    cuda_graphs: bool = Option(True, help="Capture GPU rounds as CUDA graphs."),
+    cuda_graphs: GraphsOption = True,
     threads: ThreadsOption = None,
     parallel: int | None = Option(
         None,
