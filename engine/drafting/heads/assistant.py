@@ -217,6 +217,11 @@ def _architecture(stored: Stored) -> Architecture:
     if not isinstance(text, Mapping):
         raise stored.wrong_key("text_config", "a mapping")
     own = {"num_kv_shared_layers": text.get("num_hidden_layers"), "hidden_size_per_layer_input": 0}
+    if text.get("sliding_window") == 1:
+        raise ModelError(
+            f"{stored.config_file}: sliding_window is 1, a row's own position, of which the head has no "
+            "key. It must be 2 or more. Use the config.json that was published with the head."
+        )
     checkpoint = describe_config(stored.folder, {**stored.config, "text_config": {**text, **own}})
     return gemma4(checkpoint, checkpoint.context)
 

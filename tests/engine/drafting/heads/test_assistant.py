@@ -15,7 +15,7 @@ from engine.backends.linear_factory import LinearFactory
 from engine.decoding.target import Target
 from engine.drafting import heads
 from engine.drafting.heads.assistant import AssistantDraft, AssistantHead
-from engine.errors import IncompatiblePair
+from engine.errors import IncompatiblePair, ModelError
 from engine.events import Finished
 from engine.kernels.native.library import Library
 from engine.models.checkpoints.checkpoint import inspect
@@ -162,4 +162,12 @@ def test_a_target_with_other_keys_and_values_is_refused(
     with pytest.raises(
         IncompatiblePair, match=r"global layers with 2 key heads of size 64.* 2 of 32"
     ):
+        heads.inspect(tmp_path, inspect(pair[0] / "target"))
+
+
+def test_a_window_that_shows_nothing_is_refused(
+    pair: tuple[Path, Any, Any], tmp_path: Path
+) -> None:
+    write_assistant(tmp_path, sliding_window=1)
+    with pytest.raises(ModelError, match="sliding_window is 1"):
         heads.inspect(tmp_path, inspect(pair[0] / "target"))

@@ -18,15 +18,13 @@ from engine.drafting.proposers.block import BlockProposer
 from engine.drafting.resources import Resources
 from engine.errors import InvalidRequest
 from engine.events import Budget, Tree
-from engine.noise import Stream, sample
 from engine.values.sampling import AcceptanceRule, Sampling
+from tests.support.drawn_drafts import PENALISED, check_beginning, check_q, with_q
 from tests.support.fakes import TableModel
 from tests.support.heads import FakeShape, block, block_pass, write_head
 
 VOCABULARY, SIZE = 9, 5
 GREEDY = Sampling(), AcceptanceRule.GREEDY
-SAMPLED = Sampling(temperature=0.9, top_p=0.95, seed=4)
-PENALISED = Sampling(temperature=1.0, seed=4, repetition_penalty=1.5, frequency_penalty=1.0)
 TEXT = (3, 1, 4, 1, 5, 2)
 TARGET = FakeShape(TableModel.HIDDEN, VOCABULARY, TableModel.LAYERS)
 
@@ -143,26 +141,14 @@ def test_another_text_keeps_what_it_shares(head: BlockHead, text: tuple[int, ...
     assert list(reader.propose().tree.tokens) == by_hand(head, text)
 
 
-@pytest.mark.parametrize(
-    ("sampling", "rule"),
-    [
-        (SAMPLED, AcceptanceRule.REJECTION),
-        (PENALISED, AcceptanceRule.REJECTION),
-        (PENALISED, AcceptanceRule.COUPLED),
-    ],
-)
+@with_q
 def test_q_is_what_the_tokens_were_drawn_from(
     head: BlockHead, sampling: Sampling, rule: AcceptanceRule
 ) -> None:
     reader = Reader(head)
     reader.begin(TEXT, sampling, rule)
     proposal, depth = reader.propose(), head.shape.depth
-    stream = Stream.DRAFT if rule is AcceptanceRule.REJECTION else Stream.CHOICE
-    assert proposal.q is not None
-    positions = range(len(TEXT), len(TEXT) + depth)
-    again = sample(proposal.q, reader.sampler.seed, stream, positions).tolist()
-    assert again == list(proposal.tree.tokens)
-    assert proposal.chosen_q == tuple(proposal.q[range(depth), again].tolist())
+    check_q(proposal, reader.sampler, len(TEXT), depth)
 
 
 @pytest.mark.parametrize("min_confidence", [0.0, 0.4])
@@ -174,9 +160,7 @@ def test_whether_a_token_is_drafted_depends_on_no_later_one(
         reader = Reader(head, min_confidence)
         reader.begin(TEXT, PENALISED, rule)
         deep, shallow = reader.propose(4), reader.propose(2)
-        assert shallow.tree.tokens == deep.tree.tokens[:2]
-        if deep.q is not None:
-            assert shallow.q is not None and torch.equal(shallow.q, deep.q[:2])
+        check_beginning(shallow, deep)
 
 
 def test_a_draft_ends_before_the_first_token_that_is_doubted(head: BlockHead) -> None:

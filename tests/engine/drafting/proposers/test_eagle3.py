@@ -18,14 +18,12 @@ from engine.drafting.proposers.eagle3 import Eagle3Proposer
 from engine.drafting.resources import Resources
 from engine.events import Budget, Origin
 from engine.models.hidden_states import AuxLayer
-from engine.noise import Stream, sample
 from engine.values.sampling import AcceptanceRule, Sampling
+from tests.support.drawn_drafts import PENALISED, SAMPLED, check_beginning, check_q, with_q
 from tests.support.fakes import TableModel
 from tests.support.heads import FakeShape, eagle3, write_head
 
 VOCABULARY = 40
-SAMPLED = Sampling(temperature=0.9, top_p=0.95, seed=4)
-PENALISED = Sampling(temperature=1.0, seed=4, repetition_penalty=1.5, frequency_penalty=1.0)
 GREEDY = AcceptanceRule.GREEDY
 TEXT = (3, 1, 4, 1, 5, 9, 2, 6, 5, 35)
 
@@ -177,25 +175,13 @@ def test_nothing_is_drafted_at_depth_0_or_behind_a_single_token(head: Eagle3Head
     assert Bench(head).begin((3,)).draft().tree.tokens == ()
 
 
-@pytest.mark.parametrize(
-    ("sampling", "rule"),
-    [
-        (SAMPLED, AcceptanceRule.REJECTION),
-        (PENALISED, AcceptanceRule.REJECTION),
-        (PENALISED, AcceptanceRule.COUPLED),
-    ],
-)
+@with_q
 def test_q_is_what_the_tokens_were_drawn_from(
     head: Eagle3Head, sampling: Sampling, rule: AcceptanceRule
 ) -> None:
     bench = Bench(head).begin(sampling=sampling, rule=rule)
     proposal = bench.draft()
-    stream = Stream.DRAFT if rule is AcceptanceRule.REJECTION else Stream.CHOICE
-    assert proposal.q is not None
-    positions = range(len(TEXT), len(TEXT) + 5)
-    again = sample(proposal.q, bench.sampler.seed, stream, positions).tolist()
-    assert again == list(proposal.tree.tokens)
-    assert proposal.chosen_q == tuple(proposal.q[range(5), again].tolist())
+    check_q(proposal, bench.sampler, len(TEXT), 5)
 
 
 @pytest.mark.parametrize("rule", [AcceptanceRule.COUPLED, AcceptanceRule.REJECTION])
@@ -206,9 +192,7 @@ def test_whether_a_token_is_drafted_depends_on_no_later_one(
     deep, shallow = (
         Bench(head).begin(sampling=PENALISED, rule=rule).draft(depth) for depth in (5, 2)
     )
-    assert deep.q is not None and shallow.q is not None
-    assert shallow.tree.tokens == deep.tree.tokens[:2]
-    assert torch.equal(shallow.q, deep.q[:2])
+    check_beginning(shallow, deep)
 
 
 def test_closing_forgets(head: Eagle3Head) -> None:

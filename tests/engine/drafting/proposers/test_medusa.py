@@ -18,13 +18,11 @@ from engine.drafting.proposers.medusa import MedusaProposer
 from engine.drafting.resources import Resources
 from engine.events import Budget
 from engine.models.hidden_states import NORMED, AuxLayer
-from engine.noise import Stream, sample
 from engine.values.sampling import AcceptanceRule, Sampling
+from tests.support.drawn_drafts import PENALISED, SAMPLED, check_beginning, check_q, with_q
 from tests.support.fakes import TableModel
 
 VOCABULARY, HEADS = 9, 3
-SAMPLED = Sampling(temperature=0.9, top_p=0.95, seed=4)
-PENALISED = Sampling(temperature=1.0, seed=4, repetition_penalty=1.5, frequency_penalty=1.0)
 TEXT = (3, 1, 4, 1, 5, 2)
 
 
@@ -79,28 +77,14 @@ def test_nothing_is_drafted_at_depth_0_or_behind_a_single_token() -> None:
     assert propose(text=(3,))[0].tree.tokens == ()
 
 
-@pytest.mark.parametrize(
-    ("sampling", "rule"),
-    [
-        (SAMPLED, AcceptanceRule.REJECTION),
-        (PENALISED, AcceptanceRule.REJECTION),
-        (PENALISED, AcceptanceRule.COUPLED),
-    ],
-)
+@with_q
 def test_q_is_what_the_tokens_were_drawn_from(sampling: Sampling, rule: AcceptanceRule) -> None:
     proposal, _, sampler = propose(sampling, rule)
-    stream = Stream.DRAFT if rule is AcceptanceRule.REJECTION else Stream.CHOICE
-    assert proposal.q is not None
-    positions = range(len(TEXT), len(TEXT) + HEADS)
-    again = sample(proposal.q, sampler.seed, stream, positions).tolist()
-    assert again == list(proposal.tree.tokens)
-    assert proposal.chosen_q == tuple(proposal.q[range(HEADS), again].tolist())
+    check_q(proposal, sampler, len(TEXT), HEADS)
 
 
 def test_whether_a_token_is_drafted_depends_on_no_later_one() -> None:
     """A shallower draft is the beginning of a deeper one, q and all, under every rule."""
     for rule in (AcceptanceRule.COUPLED, AcceptanceRule.REJECTION):
         deep, shallow = (propose(PENALISED, rule, depth)[0] for depth in (3, 2))
-        assert deep.q is not None and shallow.q is not None
-        assert shallow.tree.tokens == deep.tree.tokens[:2]
-        assert torch.equal(shallow.q, deep.q[:2])
+        check_beginning(shallow, deep)
