@@ -15,7 +15,6 @@ from engine.tool_calls.in_reply import call_of
 from engine.values.messages import Image, Message
 
 TITLE_LENGTH = 120
-
 CallState = Literal["waiting", "running", "done", "failed", "refused", "stopped", "interrupted"]
 PENDING = ("waiting", "running")
 """States of a call that has no result yet: the user is asked, or the server works."""

@@ -311,19 +311,16 @@ class Store(StoreFile):
             if text is not None:
                 sent = store_attachments.write_references(db, files, now)
                 user = _insert(db, **place, parent=parent, role="user", text=text, files=sent)
-                if parent is None:  # another conversation: the model's title was of the one before
-                    db.execute(
-                        "update chats set titled = '' where id = ? and titled = 'model'", [chat]
-                    )
+                # A model's title is of the conversation before this edit; a first message may be empty.
+                edited = "update chats set titled = '' where id = ? and titled = 'model' and ?"
+                db.execute(edited, [chat, parent is None])
+                untitled = "update chats set title = ? where id = ? and title = ''"
+                db.execute(untitled, [shorten(text), chat])
                 parent = user
             wrote = {"model": model, "method": method, "status": "running"}
             reply = _insert(db, **place, **wrote, parent=parent, role="assistant", text="")
             store_tree.show(db, reply if user is None else user)
             db.execute("update chats set updated = ? where id = ?", [now, chat])
-            if text is not None:  # of a chat whose first message had none
-                db.execute(
-                    "update chats set title = ? where id = ? and title = ''", [shorten(text), chat]
-                )
             return user, reply
 
     def edit_reply(self, message: int, text: str) -> int:
