@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from engine.events import Budget, Decision, Round
-from engine.values import MAX_DEPTH
+from engine.events import Budget, Round
 
 
 class Controller(Protocol):
@@ -24,14 +23,3 @@ class Controller(Protocol):
 
     def skip_round(self) -> None:
         """Note a round that another controller decided; called instead of ``observe``."""
-
-
-def budget_to(
-    depth: int,
-    decision: Decision | None = None,
-    floor: float = 0.0,
-    row_floor: float = 0.0,
-    plain_s: float | None = None,
-) -> Budget:
-    """Return a budget of this depth, with as many branches as one pass verifies."""
-    return Budget(depth, MAX_DEPTH if depth else 0, decision, floor, row_floor, plain_s=plain_s)

@@ -220,7 +220,7 @@ class Auto:
 
     def skip_round(self) -> None:
         """Note a round that another controller decided."""
-        self._drafted = None
+        self._drafted, self._plain = None, False
         self._ended = self._clock()
 
     def refresh_times(self) -> None:

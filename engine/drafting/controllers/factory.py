@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from time import perf_counter, thread_time
 
-from engine.decoding.controller import Controller, budget_to
+from engine.decoding.controller import Controller
 from engine.decoding.proposer import ChoosingProposer, Proposer
 from engine.decoding.sampling import Sampler
 from engine.drafting.controllers.auto import Auto
@@ -16,6 +16,7 @@ from engine.events import Budget, Round
 from engine.models.base import MixtureModel, Model
 from engine.models.sizes.weight_counts import count_weights
 from engine.request import Control, Speculation
+from engine.values import MAX_DEPTH
 from engine.values.sampling import AcceptanceRule
 
 
@@ -23,7 +24,7 @@ class Fixed:
     """Drafts the same depth every round, and learns nothing."""
 
     def __init__(self, depth: int) -> None:
-        self._budget = budget_to(depth)
+        self._budget = Budget(depth, MAX_DEPTH if depth else 0)  # branches: what one pass verifies
 
     def budget(self) -> Budget:
         return self._budget

@@ -8,7 +8,6 @@ from dataclasses import replace
 
 import pytest
 
-from engine.decoding.controller import budget_to
 from engine.drafting.controllers.auto import Auto
 from engine.drafting.controllers.batch import BatchController, BatchMember
 from engine.drafting.controllers.factory import Fixed
@@ -43,7 +42,7 @@ def join(
     proposer.draft_times.learn(4, 4 * draft_s)
     for index in range(300):
         accepted = next((at for at in range(4) if hash((index, at)) % 1000 >= 1000 * rate), 4)
-        drafted = replace(round_of(budget_to(4)), accepted_path=tuple(range(accepted)))
+        drafted = replace(round_of(Budget(4, 15)), accepted_path=tuple(range(accepted)))
         proposer.learn(drafted)
     auto = Auto(deepest, costs, {"draft": proposer})
     return BatchMember(auto, batch, proposer, deepest, may_draft=True)
