@@ -52,6 +52,10 @@ _CLASSES = {
 """Transformers' class and ``model_type``, by architecture."""
 _MIXTRAL = "MixtralForCausalLM", "mixtral"
 """Those of "llama" with experts."""
+_EXPERT_SIZES = (
+    ("expert_feed_forward_length", "moe_intermediate_size"),
+    ("expert_shared_feed_forward_length", "shared_expert_intermediate_size"),
+)
 _SMOLLM3_EVERY = 4
 """Every fourth layer has no positions (llama.cpp's smollm3.cpp)."""
 _SLIDING_EVERY = {"gemma2": 2, "gemma3": 6, "gemma4": 6, "olmo2": 4, "exaone4": 4, "cohere2": 4}
@@ -186,19 +190,13 @@ def config_from(
 def _experts(settings: Settings) -> dict[str, Any]:
     """Return the fields of a mixture. llama.cpp has built in that the chosen experts' scores are divided
     by their sum, but for OLMoE (its models/qwen3moe.cpp, olmoe.cpp and others)."""
-    fields: dict[str, Any] = {
+    return {
         "num_experts": settings.size("expert_count"),
         "num_experts_per_tok": settings.size("expert_used_count"),
         "norm_topk_prob": settings.architecture != "olmoe",
         "routed_scaling_factor": settings.number("expert_weights_scale", 1.0),
+        **{name: settings.size(key) for key, name in _EXPERT_SIZES if settings.optional(key)},
     }
-    for key, name in (
-        ("expert_feed_forward_length", "moe_intermediate_size"),
-        ("expert_shared_feed_forward_length", "shared_expert_intermediate_size"),
-    ):
-        if settings.optional(key):
-            fields[name] = settings.size(key)
-    return fields
 
 
 def _family_fields(settings: Settings, config: Mapping[str, Any]) -> dict[str, Any]:
@@ -245,11 +243,8 @@ def _family_fields(settings: Settings, config: Mapping[str, Any]) -> dict[str, A
             return (
                 gated_delta(settings) | _recurrent(settings, config) | _in_images(settings, config)
             )
-        case "lfm2":
+        case "lfm2" | "lfm2moe":
             return _short_convolution(settings, config)
-        case "lfm2moe":
-            dense = settings.optional("leading_dense_block_count") or 0
-            return {**_short_convolution(settings, config), "num_dense_layers": dense}
         case "gpt-oss":
             rope = {**config["rope_parameters"], "truncate": False}
             return {"sliding_window": _window(settings), "rope_parameters": rope}
@@ -277,13 +272,12 @@ def _kv_heads(settings: Settings, default: int, layer: int | None) -> int:
     """Return the key-value heads of ``layer`` or all that attend; the others of a list have 0."""
     key = "attention.head_count_kv"
     listed = settings.optional(key)
-    if (
-        layer is None
-        and isinstance(listed, list)
-        and (attending := [each for each in listed if each])
-    ):
-        return settings.whole(key, attending)
-    return settings.size(key, default, layer)
+    attending = [each for each in listed if each] if isinstance(listed, list) else None
+    return (
+        settings.whole(key, attending)
+        if attending and layer is None
+        else settings.size(key, default, layer)
+    )
 
 
 def _gemma(settings: Settings, config: Mapping[str, Any]) -> dict[str, Any]:
@@ -297,11 +291,7 @@ def _gemma(settings: Settings, config: Mapping[str, Any]) -> dict[str, Any]:
         if settings.optional(key):
             fields[key] = settings.number(key)
     if architecture == "gemma3":
-        theta = settings.number("rope.freq_base_swa", _SLIDING_THETA)
-        fields["rope_parameters"] = {
-            "full_attention": config["rope_parameters"],
-            "sliding_attention": {"rope_type": "default", "rope_theta": theta},
-        }
+        fields["rope_parameters"] = _ropes(settings, config["rope_parameters"], _SLIDING_THETA)
     return fields
 
 
@@ -315,6 +305,11 @@ def _gemma4(
     sliding = _sliding(settings, int(config["num_hidden_layers"]))
     local, last = sliding.index(True) if any(sliding) else 0, len(sliding) - 1
     turned = [factor == 1 for factor in factors.get("long", ())] or [True]
+    global_rope = {
+        "rope_type": "proportional",
+        "rope_theta": settings.number("rope.freq_base"),
+        "partial_rotary_factor": sum(turned) / len(turned),
+    }
     fields: dict[str, Any] = {
         "head_dim": settings.size("attention.key_length_swa"),
         "global_head_dim": config["head_dim"],
@@ -325,18 +320,8 @@ def _gemma4(
         "num_kv_shared_layers": settings.optional("attention.shared_kv_layers") or 0,
         "hidden_size_per_layer_input": settings.optional("embedding_length_per_layer_input") or 0,
         "sliding_window": _window(settings),
-        "layer_types": ["sliding_attention" if slides else "full_attention" for slides in sliding],
-        "rope_parameters": {
-            "full_attention": {
-                "rope_type": "proportional",
-                "rope_theta": settings.number("rope.freq_base"),
-                "partial_rotary_factor": sum(turned) / len(turned),
-            },
-            "sliding_attention": {
-                "rope_type": "default",
-                "rope_theta": settings.number("rope.freq_base_swa", _SLIDING_THETA),
-            },
-        },
+        "layer_types": _types(sliding),
+        "rope_parameters": _ropes(settings, global_rope, _SLIDING_THETA),
     }
     if settings.optional("expert_count"):
         fields |= {"enable_moe_block": True, "top_k_experts": config["num_experts_per_tok"]}
@@ -346,6 +331,13 @@ def _gemma4(
     if settings.optional("final_logit_softcapping"):
         fields["final_logit_softcapping"] = settings.number("final_logit_softcapping")
     return fields
+
+
+def _ropes(settings: Settings, rope: Mapping[str, Any], theta: float) -> dict[str, Any]:
+    """Return the ropes of global layers and of sliding ones, whose base is ``theta`` by default."""
+    own = settings.number("rope.freq_base_swa", theta)
+    near = {"rope_type": "default", "rope_theta": own}
+    return {"full_attention": rope, "sliding_attention": near}
 
 
 def _granite(settings: Settings, config: Mapping[str, Any]) -> dict[str, Any]:
@@ -365,12 +357,10 @@ def _olmo(settings: Settings, config: Mapping[str, Any]) -> dict[str, Any]:
     window, rope = _window(settings), config["rope_parameters"]
     if window is None:
         return {}
-    theta = settings.number("rope.freq_base_swa", rope["rope_theta"])
-    near = {"rope_type": "default", "rope_theta": theta}
     return {
         "architectures": ["Olmo3ForCausalLM"],
         "model_type": "olmo3",
-        "rope_parameters": {"full_attention": rope, "sliding_attention": near},
+        "rope_parameters": _ropes(settings, rope, rope["rope_theta"]),
         **_windows(settings, config, window),
     }
 
@@ -396,11 +386,7 @@ def _recurrent(settings: Settings, config: Mapping[str, Any]) -> dict[str, Any]:
         return {}
     if not isinstance(listed, list) or len(listed) < layers:
         raise settings.wrong(key, listed, f"a list of {layers} or more")
-    return {
-        "layer_types": [
-            "linear_attention" if recurs else "full_attention" for recurs in listed[:layers]
-        ]
-    }
+    return {"layer_types": _types(listed[:layers], "linear_attention", "full_attention")}
 
 
 def _mamba2(settings: Settings, config: Mapping[str, Any]) -> dict[str, Any]:
@@ -424,7 +410,7 @@ def _by_kv_heads(settings: Settings, config: Mapping[str, Any], other: str) -> l
     listed = settings.optional(key)
     if not isinstance(listed, list) or len(listed) != layers:
         raise settings.wrong(key, listed, f"a list of {layers}, with 0 for layers of type {other}")
-    return ["full_attention" if heads else other for heads in listed]
+    return _types(listed, "full_attention", other)
 
 
 def _short_convolution(settings: Settings, config: Mapping[str, Any]) -> dict[str, Any]:
@@ -433,6 +419,7 @@ def _short_convolution(settings: Settings, config: Mapping[str, Any]) -> dict[st
         "conv_L_cache": settings.size("shortconv.l_cache"),
         "norm_eps": config["rms_norm_eps"],
         "block_auto_adjust_ff_dim": False,
+        "num_dense_layers": settings.optional("leading_dense_block_count") or 0,
     }
 
 
@@ -440,10 +427,14 @@ def _windows(settings: Settings, config: Mapping[str, Any], window: int | None) 
     """Return which layers slide with ``window``; none do without."""
     layers = config["num_hidden_layers"]
     sliding = _sliding(settings, layers) if window else [False] * layers
-    return {
-        "sliding_window": window,
-        "layer_types": ["sliding_attention" if slides else "full_attention" for slides in sliding],
-    }
+    return {"sliding_window": window, "layer_types": _types(sliding)}
+
+
+def _types(
+    flags: Sequence[object], where: str = "sliding_attention", else_: str = "full_attention"
+) -> list[str]:
+    """Return the type of each layer, ``where`` its flag is set and where it is not."""
+    return [where if flag else else_ for flag in flags]
 
 
 def _window(settings: Settings) -> int | None:
