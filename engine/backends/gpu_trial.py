@@ -11,6 +11,7 @@ import torch
 from engine.backends import row_independence
 from engine.backends.cuda.decoder import CudaDecoder
 from engine.backends.cuda.trial import verdicts
+from engine.backends.cuda.trial.attention import head_cases
 from engine.backends.cuda.trial.findings import Finding
 from engine.backends.cuda.trial.model import try_model, try_products
 from engine.backends.cuda.trial.rounds import HostRules
@@ -20,7 +21,7 @@ from engine.backends.torch.decoder import TorchDecoder
 from engine.errors import DeviceLost, KernelsFailed
 from engine.kernels.cuda.linear.bulk import BulkLinear
 from engine.machine.devices import device_errors
-from engine.models.architecture import Architecture
+from engine.models.architecture import Architecture, Attention
 from engine.models.base import Model
 
 _SPLIT_ROWS = (2, 5, 16)
@@ -35,12 +36,14 @@ def try_on_gpu(
     begin: Callable[[], None],
     report: Callable[[float], None],
     blocks: Collection[str] = (),
+    heads: Collection[Attention] = (),
 ) -> None:
     """Try what is not known to be right on this machine; nothing on a CPU.
 
     ``architecture``: as it was planned by. ``cached``: the dtype of the KV cache. ``host``: the host's
     rules, for a model whose sampling is tried too: a target. ``begin`` is called before a trial,
     ``report`` with the share that is done. ``blocks``: see ``Support.why_not``.
+    ``heads``: the attention of the heads that draft for it.
 
     Raise KernelsFailed if a kernel failed: the next plan for this model is without them. With torch,
     nothing may draft for a model that fails.
@@ -55,7 +58,9 @@ def try_on_gpu(
             )
     elif isinstance(model, CudaDecoder):
         assert architecture is not None  # else it was not planned so
-        run = partial(try_model, model, host, report)
+        of_heads = head_cases(model, heads)
+        cached = "; ".join([cached, *(each.shape for each in of_heads)])
+        run = partial(try_model, model, host, report, of_heads)
         model.verdict = _try_kernels(model, architecture, cached, host, begin, run, blocks)
     elif isinstance(model, TorchDecoder):
         products = [each for each in model.gpu_products if isinstance(each, BulkLinear)]

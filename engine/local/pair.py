@@ -34,6 +34,7 @@ from engine.local.session import Session
 from engine.local.thinking import may_limit
 from engine.machine import memory, threads
 from engine.machine.devices import device_errors
+from engine.models.architecture import Attention
 from engine.models.base import Model
 from engine.models.checkpoints.checkpoint import fingerprint
 from engine.models.checkpoints.gguf.header import forget_strings
@@ -78,7 +79,8 @@ def load_pair(
     with ThreadPoolExecutor(1, "tokenizer") as beside:
         building = beside.submit(TextCodec, plan.files.target)
         watch.begin(Stage.TARGET)
-        model, draft = _load(plan.target, watch, Rules()), None
+        attentions = [each for head in plan.heads for each in head.attentions]
+        model, draft = _load(plan.target, watch, Rules(), attentions), None
         watch.begin(Stage.TOKENIZER)
         codec = building.result()
     if plan.draft is not None:
@@ -114,13 +116,19 @@ def load_pair(
     return LoadedPair(plan, session, _describe(plan, request, codec, session, resources, blind))
 
 
-def _load(plan: ModelPlan, watch: LoadWatch, rules: Rules | None = None) -> Model:
-    """Load a model, and try it if it is on a GPU: a target also by the host's ``rules``."""
+def _load(
+    plan: ModelPlan,
+    watch: LoadWatch,
+    rules: Rules | None = None,
+    heads: Sequence[Attention] = (),
+) -> Model:
+    """Load a model, and try it if it is on a GPU: a target also by the host's ``rules``, and with the
+    attention of its ``heads``."""
     model, device = load_planned(plan, watch), plan.device.torch_device
     with device_errors(device):
         architecture, blocks = described(plan.checkpoint), plan.checkpoint.block_formats
         begin = partial(watch.begin, Stage.TRYING)
-        try_on_gpu(model, architecture, plan.cached, rules, begin, watch.done, blocks)
+        try_on_gpu(model, architecture, plan.cached, rules, begin, watch.done, blocks, heads)
     return model
 
 

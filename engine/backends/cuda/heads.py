@@ -33,7 +33,6 @@ from engine.kernels.torch.linear import Linear
 from engine.models.activations import ACTIVATIONS
 from engine.models.architecture import Architecture, Attention
 from engine.models.hidden_states import AuxLayer
-from engine.models.rotation import cosines
 from engine.noise import Draws
 
 R = TypeVar("R")
@@ -117,7 +116,8 @@ class HeadOperations(EagerOperations):
         # Not the devices: "cuda" in a plan is "cuda:0" of a tensor.
         if reason is not None or device.type != self.device.type:
             raise Unsupported(reason or f"it is on {device}")
-        return HeadMemory(architecture, self.state.context, device)
+        rotation = self.model.attention.rotation(architecture.attentions[0])
+        return HeadMemory(architecture, self.state.context, device, rotation)
 
     def remember(
         self, keys_values: Tensor, memory: operations.Memory, norms: Tensor, rows: Rows
@@ -207,12 +207,16 @@ class HeadOperations(EagerOperations):
 class HeadMemory:
     """See ``Memory``. Its rows have a fixed place, and later ones overwrite those of rejected drafts."""
 
-    def __init__(self, architecture: Architecture, context: int, device: torch.device) -> None:
+    def __init__(
+        self,
+        architecture: Architecture,
+        context: int,
+        device: torch.device,
+        rotation: Tensor | None,
+    ) -> None:
         self.attentions, self.epsilon = architecture.attentions, architecture.epsilon
-        spec = self.attentions[0]
-        assert spec.rope is not None
+        self.rotation = rotation
         self.layers = StaticKVCache(architecture.kv_sizes, capacity=context, device=device).slots
-        self.rotation = cosines(spec.rope, spec.head_dim, context).to(device)
 
     def reserve(self, rows: int) -> None:
         """Do nothing: rows beyond the context are not stored."""

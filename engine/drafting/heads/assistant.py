@@ -107,7 +107,8 @@ class AssistantHead:
         if shape.groups:
             shapes |= {_CENTROIDS: (shape.groups, a.hidden), _ORDERING: (a.vocabulary,)}
         stored.expect(shapes)
-        return HeadPlan(cls.kind, stored, (NORMED,), count_parameters(shapes), shape)
+        count = count_parameters(shapes)
+        return HeadPlan(cls.kind, stored, (NORMED,), count, shape, a.attentions)
 
     @classmethod
     def load(cls, plan: HeadPlan, linears: LinearFactory) -> Self:

@@ -36,8 +36,9 @@ class HeadPlan:
     """A head that fits its target, before its weights are read.
 
     ``aux_layers`` are the hidden states it reads, ``attentions`` those of its own decoder layers, each
-    with a KV cache. ``shape``: what ``plan`` of its kind read, for ``load``. ``in_folder``: False for one
-    that the target's own checkpoint brings. ``steps``: the most tokens that it drafts.
+    with a KV cache unless it reads the target's. ``shape``: what ``plan`` of its kind read, for ``load``.
+    ``in_folder``: False for one that the target's own checkpoint brings. ``steps``: the most tokens that
+    it drafts.
     """
 
     kind: str

@@ -191,7 +191,8 @@ class PairSizes:
 
     def _head_size(self, head: HeadPlan) -> ModelSize:
         """Return a head's size."""
-        own, context, linears = head.attentions, self.target.context, self.linear_factory
+        own = [each for each in head.attentions if each.shared_with is None]
+        context, linears = self.target.context, self.linear_factory
         kv = (own[0].kv_heads, own[0].head_dim) if own else (0, 0)
         cache, title = "bf16" if linears.triton else "fp32", method_title(head.kind)
         return ModelSize.of_head(

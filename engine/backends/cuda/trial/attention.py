@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -70,9 +71,7 @@ class AttentionCase:
     def check_stores(self, comparison: Comparison) -> Callable[[], object]:
         """Try ``rope_and_store``; see ``try_kernel``."""
         ours, theirs = self._filled(), self._filled()
-        qkv = self._qkv(MAX_ROWS, seed=1)
-        if not self.stores:
-            qkv = qkv[:, : self.spec.heads * self.spec.head_dim].contiguous()
+        qkv = self._own(self._qkv(MAX_ROWS, seed=1))
         for start in self._starts():
 
             def run(rows: slice, start: int = start) -> Tensor:
@@ -141,12 +140,14 @@ class AttentionCase:
     def check_trees(self, comparison: Comparison) -> Callable[[], object]:
         """Try rope, the cache and attention of a tree, and its accepted path; see ``try_kernel``."""
         ours, chain = self._filled(), self._filled()
-        qkv, parents = self._qkv(MAX_ROWS, seed=1), _parents(MAX_ROWS)
+        qkv, parents = self._qkv(MAX_ROWS, seed=1), random_parents(MAX_ROWS)
         tree, workspace = tree_table(parents).to(self.device), self._workspace()
 
         def run(cache: StaticKVCache, rows: list[int], tree: Tensor | None = None) -> Tensor:
             slot, length = cache.slots[0], cache.length
-            query = rope_and_store(qkv[rows], slot, length, **self.rope, tree=tree)
+            if not self.stores:  # an earlier layer does
+                rope_and_store_reference(qkv[rows], slot, length, rotation=None)
+            query = rope_and_store(self._own(qkv[rows]), slot, length, **self.rope, tree=tree)
             return attend(query, slot, length, workspace, self._tiling, **self._masks, tree=tree)
 
         every = list(range(MAX_ROWS))
@@ -201,13 +202,18 @@ class AttentionCase:
         part = self._qkv(rows, seed=1)[:, : heads * width]
         return part.reshape(-1, heads, width) * (2 / math.sqrt(width))
 
+    def _own(self, qkv: Tensor) -> Tensor:
+        """Return what the layer makes of ``qkv``."""
+        queries = self.spec.heads * self.spec.head_dim
+        return qkv if self.stores else qkv[:, :queries].contiguous()
+
     def _qkv(self, rows: int, seed: int) -> Tensor:
         width = (self.spec.heads + 2 * self.spec.kv_heads) * self.spec.head_dim
         draw = torch.Generator(self.device).manual_seed(seed)
         return torch.randn(rows, width, generator=draw, device=self.device).to(DTYPE)
 
 
-def _parents(rows: int) -> list[int]:
+def random_parents(rows: int) -> list[int]:
     """Return the parents of a random tree's rows; siblings are near one another, so branches are long."""
     draw = torch.Generator().manual_seed(rows)
     reach = torch.randint(1, 4, (rows,), generator=draw).tolist()
@@ -223,6 +229,24 @@ def _capacity(spec: Attention, context: int) -> int:
     Triton compiles other code for multiples of 16."""
     tiling = choose_tiling(spec.heads, spec.kv_heads, spec.head_dim)
     return min(context, (tiling.most_parts + _MORE_SPLITS) * tiling.split + context % 16)
+
+
+def head_cases(model: CudaDecoder, heads: Collection[Attention]) -> list[AttentionCase]:
+    """Return the causal attention of ``heads`` whose sizes are not the model's."""
+    sizes = attrgetter("heads", "kv_heads", "head_dim")
+    known, cases = {*map(sizes, model.architecture.attentions)}, list[AttentionCase]()
+    for spec in {sizes(each): each for each in heads if each.causal}.values():
+        stores = spec.shared_with is None
+        norms = torch.ones(spec.heads + spec.kv_heads * stores, spec.head_dim, device=model.device)
+        rope = {
+            "rotation": model.attention.rotation(spec),
+            "norm": norms if spec.qk_norm else None,
+            "epsilon": model.architecture.epsilon,
+            "stores": stores,
+        }
+        capacity, cached = _capacity(spec, model.info.context), DTYPE if stores else model.cached
+        cases.append(AttentionCase(spec, rope, None, capacity, cached, model.device))
+    return [case for case in cases if sizes(case.spec) not in known]
 
 
 def attention_cases(model: CudaDecoder) -> list[AttentionCase]:

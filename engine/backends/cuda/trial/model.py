@@ -8,7 +8,7 @@ import torch
 
 from engine.backends import row_independence
 from engine.backends.cuda.decoder import CudaDecoder
-from engine.backends.cuda.trial.attention import attention_cases
+from engine.backends.cuda.trial.attention import AttentionCase, attention_cases
 from engine.backends.cuda.trial.findings import Comparison, Finding, some, try_kernel
 from engine.backends.cuda.trial.linear import LinearCase, distinct_cases, linear_cases
 from engine.backends.cuda.trial.norm import norm_cases
@@ -25,10 +25,11 @@ def try_model(
     model: CudaDecoder,
     host: HostRules | None = None,
     report: Callable[[float], None] = lambda share: None,
+    of_heads: Sequence[AttentionCase] = (),
 ) -> tuple[Finding, ...]:
     """Try each kernel at each shape that the model has; ``report`` is told which share is done.
 
-    ``host``: the host's rules, to try a target's sampling by.
+    ``host``: the host's rules, to try a target's sampling by. ``of_heads``: the attention of its heads.
 
     Raise DeviceLost if a kernel loses the GPU, and torch's errors for full memory.
     """
@@ -37,13 +38,13 @@ def try_model(
         *((each.kernel, each.shape, each.check) for each in linear_cases(model)),
     ]
     trials += [("recurrence", each.shape, each.check) for each in recurrence_cases(model)]
-    for each in attention_cases(model):
+    own = attention_cases(model)
+    for each in (*own, *of_heads):
         trials += [
             ("rope and cache", each.shape, each.check_stores),
             ("attention", each.shape, each.check_attends),
         ]
-        if each.stores:
-            trials.append(("tree", each.shape, each.check_trees))
+    trials += [("tree", each.shape, each.check_trees) for each in own]
     if host is not None:
         from engine.backends.cuda.trial.sampling import sampling_cases  # it needs Triton
 

@@ -94,6 +94,7 @@ def test_layers_that_store_nothing_pass_the_trial(folder: Path, kv_cache_dtype: 
     for case in (storing, reading):
         comparison = Comparison()
         case.check_stores(comparison)
+        case.check_trees(comparison)
         assert not comparison.why, (case.shape, comparison.why)
 
 

@@ -33,6 +33,7 @@ from engine.kernels.formats import int8
 from engine.local.engine import LocalEngine
 from engine.local.host_rules import Rules
 from engine.machine.devices import Device
+from engine.models.checkpoints.checkpoint import inspect
 from engine.request import Request, Speculation
 from engine.values import MAX_ROWS
 from tests.engine.backends.cuda.small import SIZES, load
@@ -46,6 +47,7 @@ from tests.engine.kernels.cuda.where import DEVICE
 from tests.support.checkpoints import write_random
 from tests.support.families import write_family
 from tests.support.gguf_files import write_gguf
+from tests.support.heads import eagle3, write_head
 from tests.support.loading import request_for
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("device")]
@@ -53,6 +55,10 @@ pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("device")]
 ASKED = Request(
     token_ids=(5, 6, 7, 8), max_tokens=4, ignore_eos=True, speculation=Speculation(proposer="none")
 )
+OF_HEADS = {
+    "heads": "num_attention_heads", "kv_heads": "num_key_value_heads", "head_dim": "head_dim",
+    "intermediate": "intermediate_size",
+}  # fmt: skip
 BLOCKS = ("Q4_K", "Q6_K")
 """Formats of GGUF files whose blocks are multiplied as they are stored, of 4 and 6 bits."""
 OF_A_FORMAT = {
@@ -392,6 +398,32 @@ def test_a_load_that_passed_is_not_tried_again(
     monkeypatch.setattr(verdicts, "machine", lambda: "another driver")
     with pytest.raises(AssertionError, match="tried again"):
         engine.load(request_for(folder, quantization="bf16"))
+
+
+@pytest.mark.parametrize("wrong", [False, True])
+def test_attention_of_a_head_s_own_sizes_is_tried(
+    folder: Path, engine: LocalEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong: bool
+) -> None:
+    """A verdict without it is not enough, nor is the model tried again for a head of its own sizes."""
+    tried: list[tuple[str, ...]] = []
+
+    def try_model(*arguments: Any) -> tuple[Finding, ...]:
+        *_, of_heads = arguments
+        comparison = Comparison()
+        for case in of_heads:
+            case.check_stores(comparison)
+        tried.append(tuple(each.shape for each in of_heads))
+        return (Finding("attention", "of heads", 0.0, 0.1, comparison.why),)
+
+    if wrong:
+        put_wrong(monkeypatch, "rope_and_store", spoil_values)
+    monkeypatch.setattr("engine.backends.gpu_trial.try_model", try_model)
+    own = {name: SIZES[key] for name, key in OF_HEADS.items()}
+    for name, sizes in (("like", own), ("wider", own | {"head_dim": 32})):
+        head = write_head(tmp_path / name, *eagle3(inspect(folder), sizes=sizes))
+        loaded = engine.load(request_for(folder, heads=[head], quantization="bf16"))
+    assert tried == [(), ("2 heads on 1 of 32, bfloat16, rope",)]
+    assert any("failed its trial" in note for note in loaded.notes) is wrong
 
 
 def test_a_load_says_that_rounds_could_not_be_captured(
