@@ -24,11 +24,13 @@ from engine.backends.support import GATED_MLP, HEAD_ATTENTION, Support
 from engine.backends.torch.eager import EagerDraft, EagerOperations
 from engine.kernels.cuda import STREAMED_ROWS
 from engine.kernels.cuda.kv_cache import LayerKV, StaticKVCache
-from engine.kernels.cuda.linear.dispatch import DTYPE
-from engine.kernels.cuda.linear.fusion import Norm, normalise
+from engine.kernels.cuda.linear.bulk import BulkLinear
+from engine.kernels.cuda.linear.dispatch import DTYPE, make_stacked
+from engine.kernels.cuda.linear.experts import in_groups
+from engine.kernels.cuda.linear.fusion import PLAIN, Norm, StackedLinear, normalise
 from engine.kernels.cuda.rotary import rope_and_store
 from engine.kernels.native.program import Unsupported
-from engine.kernels.operands import Candidates, Number, Rows, Tokens
+from engine.kernels.operands import Candidates, Groups, Number, Rows, Tokens
 from engine.kernels.torch.linear import Linear
 from engine.models.activations import ACTIVATIONS
 from engine.models.architecture import Architecture, Attention
@@ -62,6 +64,7 @@ class HeadOperations(EagerOperations):
 
     def __init__(self, target: HeadTarget, state: DeviceState) -> None:
         self.model, self.state, self.device = target, state, target.device
+        self._by_group: dict[Linear, StackedLinear] = {}
 
     def linear(self, linear: Linear, x: Tensor, count: Number | None = None) -> Tensor:
         return super().linear(linear, x, count).to(x.dtype)  # a bias is float32
@@ -110,6 +113,14 @@ class HeadOperations(EagerOperations):
         self, logits: Tensor, context: Tensor, table: Tensor, candidates: Candidates, count: int
     ) -> Tensor:
         return super().rank_candidates(logits, context.float(), table, candidates, count)
+
+    def of_groups(self, output: Linear, x: Tensor, best: Tensor, groups: Groups) -> Tensor:
+        """See ``EagerOperations``. The kernels read the chosen groups alone, as experts."""
+        if output not in self._by_group:
+            assert isinstance(output, BulkLinear)
+            experts = in_groups(output.weight, groups.count)
+            self._by_group[output] = make_stacked(experts, PLAIN, groups.kept)
+        return self._by_group[output](x.expand(groups.kept, -1), None, best.int())
 
     def new_memory(self, architecture: Architecture, device: torch.device) -> HeadMemory:
         reason = SUPPORT.why_not(architecture, "fp32") or wrong_width(architecture)

@@ -146,14 +146,14 @@ class EagerOperations(EagerArithmetic):
 
     def group_logits(self, output: Linear, x: Tensor, scores: Tensor, groups: Groups) -> Tensor:
         best = torch.topk(scores[0], groups.kept).indices
-        outputs = (
-            best[:, None] * groups.size + torch.arange(groups.size, device=x.device)
-        ).flatten()
-        tokens = groups.on(x.device)[outputs]
-        logits = self.linear(output, x)
-        wide = torch.full_like(logits, float("-inf"))
-        wide[0, tokens] = logits[0, outputs]
+        logits = self.of_groups(output, x, best, groups)
+        wide = logits.new_full((1, len(groups.ordering)), float("-inf"))
+        wide[0, groups.on(x.device).view(groups.count, -1)[best]] = logits
         return wide
+
+    def of_groups(self, output: Linear, x: Tensor, best: Tensor, groups: Groups) -> Tensor:
+        """Return the outputs (kept, tokens of a group) of the groups ``best (kept,)`` for one row."""
+        return self.linear(output, x).view(groups.count, -1)[best]
 
     def new_memory(self, architecture: Architecture, device: torch.device) -> operations.Memory:
         return EagerMemory(architecture, device)

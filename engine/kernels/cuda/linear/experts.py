@@ -12,6 +12,7 @@ from torch import Tensor
 from engine.kernels.cuda.linear.bulk import BulkLinear
 from engine.kernels.cuda.linear.dispatch import Part, Weight, make_linear, make_stacked, shape_of
 from engine.kernels.cuda.linear.fusion import PLAIN, Fusion, finish_sums
+from engine.kernels.formats.int8 import Int8Weight
 
 
 class ExpertsLinear:
@@ -68,6 +69,12 @@ def stack(weights: Iterable[Weight], count: int) -> Weight:
         for whole, part in zip(stacked, parts, strict=True):
             _each(Tensor.copy_, _expert(whole, expert), part)
     return tuple(stacked)
+
+
+def in_groups(weight: Weight, count: int) -> Part:
+    """Return the weight of a head, bf16 or int8, as that of ``count`` experts; its tensors are views."""
+    assert isinstance(weight, Tensor | Int8Weight)
+    return _each(lambda one: one.unflatten(0, (count, -1)), weight)
 
 
 def _expert(stacked: Part, expert: int) -> Part:

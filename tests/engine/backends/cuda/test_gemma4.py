@@ -11,16 +11,19 @@ import torch
 
 pytest.importorskip("triton")
 
+from engine.backends import linear_factory
 from engine.backends.cuda.trial.attention import attention_cases
 from engine.backends.cuda.trial.findings import Comparison
 from engine.backends.executors import executed
-from engine.backends.linear_factory import LinearFactory
+from engine.backends.linear_factory import LEAST_INT8, LinearFactory
+from engine.backends.torch.eager import EagerOperations
 from engine.decoding.proposer import RoundProposer
 from engine.decoding.target import Target
 from engine.decoding.text.codec import TextCodec
 from engine.drafting import heads
 from engine.drafting.heads.assistant import AssistantDraft, AssistantHead
 from engine.drafting.resources import Resources
+from engine.kernels.operands import Groups
 from engine.local.session import Session
 from engine.models.checkpoints.checkpoint import inspect
 from tests.engine.backends.cuda.small import load, load_reference, tokens
@@ -130,6 +133,26 @@ def test_an_assistant_drafts_within_rounds(folder: Path, tmp_path: Path, ordered
     fresh, _ = run(new_session(), speculation, HOT, token_ids=text, max_tokens=2)
     assert fresh[0].tree.tokens[:1] == rounds[1].tree.tokens[:1]
     assert fresh[0].q[:1] == rounds[1].q[:1]
+
+
+@pytest.mark.parametrize(("least_int8", "apart"), [(0, 0.0), (LEAST_INT8, 2e-6)])
+def test_only_the_chosen_groups_are_multiplied(
+    folder: Path, least_int8: int, apart: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their tokens have the logits of the whole product, in int8 to the bit."""
+    monkeypatch.setattr(linear_factory, "LEAST_INT8", least_int8)
+    draw = torch.Generator().manual_seed(0)
+    model, linears = load(folder), LinearFactory("bf16", DEVICE, triton=True)
+    output = linears.linear(torch.randn(320, 64, generator=draw))
+    x, scores = (torch.randn(1, width, generator=draw).to(DEVICE) for width in (64, 10))
+    groups = Groups(torch.randperm(320, generator=draw).numpy(), 10, 3)
+    ops = model.head_operations(model.new_state(64))
+    expected = EagerOperations.of_groups(ops, output, x, scores[0].topk(3).indices, groups)
+    monkeypatch.delattr(output, "streamed")
+    found = ops.group_logits(output, x, scores, groups)
+    tokens = torch.from_numpy(groups.ordering).view(10, 32)[scores[0].topk(3).indices.cpu()]
+    assert int(found.isfinite().sum()) == tokens.numel()
+    assert float((found[0, tokens] - expected).abs().max()) <= apart * float(expected.abs().max())
 
 
 @pytest.mark.exhaustive
