@@ -102,8 +102,7 @@ class Target:
     @property
     def tree_nodes(self) -> int:
         room = self.context - self.length - 1
-        computes = self._trees is not None and self.state.takes_trees
-        return min(MAX_DEPTH, room) if computes else 0
+        return 0 if self._trees is None else min(MAX_DEPTH, room)
 
     def verify(self, pending: int, tree: Tree) -> Tensor:
         """Return logits after the pending token and each node: float32 (nodes + 1, vocabulary).

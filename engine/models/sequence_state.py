@@ -47,11 +47,6 @@ class SequenceState:
         """Return whether every shorter length is ``reachable``."""
         return True
 
-    @property
-    def takes_trees(self) -> bool:
-        """Return whether a ``TreeModel`` may compute trees after it."""
-        return True
-
     def append(self, rows: int, *, final: bool) -> None:
         """Record that an executor has computed ``rows`` at ``end``. Final ones follow no pending ones."""
         assert self.end + rows <= self.context and not (final and self.pending)

@@ -117,6 +117,8 @@ def compiling(capability: int, *kernels: tuple[ModuleType, str]) -> Iterator[lis
 Variant = tuple[str, frozenset[tuple[str, str]], frozenset[str], str, tuple[int, ...]]
 """A kernel's name, its arguments' types, those that 16 divides, its constants and options, and all of its
 grid but the programs of rows: what a launch runs."""
+_ROWS_AXIS = {"take_in_rows": 2}
+"""The axis of these, if it is not the first."""
 
 
 @contextmanager
@@ -140,9 +142,9 @@ class _Noting:
             types, constants, aligned, options = _specialised(self._kernel, arguments, named)
             fixed = repr((sorted(constants.items()), sorted(options.items())))
             name = self._kernel.__name__
-            self._found.append(
-                (name, frozenset(types.items()), frozenset(aligned), fixed, tuple(grid[1:]))
-            )
+            of_rows = _ROWS_AXIS.get(name, 0)
+            others = tuple(count for axis, count in enumerate(grid) if axis != of_rows)
+            self._found.append((name, frozenset(types.items()), frozenset(aligned), fixed, others))
 
         return launch
 

@@ -259,9 +259,9 @@ class CudaDecoder(LayerDecoder[DeviceState, Step]):
         own: Tensor | None = None,
     ) -> Tensor:
         """See ``LayerDecoder``."""
-        for state, rows in parts:
+        for state, rows, tree in step:
             if state.memories is not None:
-                state.memories.begin(state.static.length, rows)
+                state.memories.begin(state.static.length, rows, tree)
         return super().run_rows(x, parts, step, own)
 
     def mixer(self, index: int, x: Tensor, step: Step) -> Tensor:
@@ -279,8 +279,8 @@ class CudaDecoder(LayerDecoder[DeviceState, Step]):
             else:
                 memories, recurrence = state.memories, layer.recurrence
                 assert memories is not None and recurrence is not None
-                memory, length = memories.layers[index], state.static.length
-                results.append(recurrence(part, memory, memories, length))
+                memory = memories.layers[index]
+                results.append(recurrence(part, memory, memories))
                 memories.keep(memory, part)
         result = _joined(results)
         if gates is not None:

@@ -33,11 +33,9 @@ class CudaRecurrence(Protocol):
     @property
     def weights(self) -> MixerWeights: ...
 
-    def __call__(
-        self, inputs: Tensor, memory: LayerMemory, memories: Memories, length: Tensor
-    ) -> Tensor:
+    def __call__(self, inputs: Tensor, memory: LayerMemory, memories: Memories) -> Tensor:
         """Return its rows (rows, values) for ``inputs (rows, width)``, those of its first linear layer,
-        after ``length`` positions, in their dtype. Does not keep ``inputs``."""
+        in the step that ``memories`` have begun, in their dtype. Does not keep ``inputs``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +45,8 @@ class _GatedDelta:
     norm: Norm
     gates: slice
 
-    def __call__(
-        self, inputs: Tensor, memory: LayerMemory, memories: Memories, length: Tensor
-    ) -> Tensor:
-        result = take_in(self.layer, inputs, memory, memories, length)
+    def __call__(self, inputs: Tensor, memory: LayerMemory, memories: Memories) -> Tensor:
+        result = take_in(self.layer, inputs, memory, memories)
         normed = normalise(result.flatten(0, 1), self.norm).view(len(inputs), -1)
         return (normed * _silu(inputs[:, self.gates].float())).to(inputs.dtype)
 
@@ -61,10 +57,8 @@ class _Mamba:
     layer: Recurrence
     norm: Norm  # of a group, without a weight
 
-    def __call__(
-        self, inputs: Tensor, memory: LayerMemory, memories: Memories, length: Tensor
-    ) -> Tensor:
-        result = take_in(self.layer, inputs, memory, memories, length).flatten(1)
+    def __call__(self, inputs: Tensor, memory: LayerMemory, memories: Memories) -> Tensor:
+        result = take_in(self.layer, inputs, memory, memories).flatten(1)
         gated = result * _silu(inputs[:, : result.shape[1]].float())
         normed = normalise(gated.view(-1, len(self.norm.weight)), self.norm)
         return (normed.view_as(gated) * self.weights.norm).to(inputs.dtype)
@@ -74,18 +68,22 @@ class _Mamba:
 class _Convolution:
     weights: ShortConvolutionWeights
 
-    def __call__(
-        self, inputs: Tensor, memory: LayerMemory, memories: Memories, length: Tensor
-    ) -> Tensor:
+    def __call__(self, inputs: Tensor, memory: LayerMemory, memories: Memories) -> Tensor:
         taps = self.weights.convolution.unbind()
         rows, before = len(inputs), len(taps) - 1
-        places = length + torch.arange(-before, 0, device=inputs.device)
+        tree, back = memories.tree, torch.arange(-before, 1, device=inputs.device)
+        places = memories.length + back[:-1]
         kept = memory.rows[places % KEPT_ROWS] * (places >= 0)[:, None]
         first, last, values = torch.cat([kept, inputs]).float().chunk(3, dim=1)
         window = first * values
         total = torch.zeros_like(window[:rows])
+        windows = window.unfold(0, len(taps), 1)  # (rows, width, taps)
+        if tree is not None:
+            depths = tree[0, :rows, None] + back
+            ancestors = tree[1 : 1 + rows].gather(1, depths.clamp_min(0))
+            windows = window[before + torch.where(depths < 0, depths, ancestors)].transpose(1, 2)
         for tap, factors in enumerate(taps):
-            total = total + window[tap : tap + rows] * factors
+            total = total + windows[..., tap] * factors
         return (last[before:] * total).to(inputs.dtype)
 
 
@@ -117,17 +115,18 @@ def load(architecture: Architecture, spec: object, weights: MixerWeights) -> Cud
 
 def new_memories(architecture: Architecture, device: torch.device) -> Memories | None:
     """Return what a sequence without rows has; None for a model without recurrent layers."""
-    layers: dict[int, LayerMemory] = {}
+    shapes = dict[int, tuple[tuple[int, ...], int]]()
     for index, layer in enumerate(architecture.layers):
         match layer.mixer:
             case GatedDeltaNet() as spec:
                 shape = spec.value_heads, spec.key_dim, spec.value_dim
                 width = spec.channels + spec.values + 2 * spec.value_heads
-                layers[index] = LayerMemory.empty(shape, width, device)
             case Mamba2() as spec:
                 shape = spec.heads, spec.state, spec.head_dim
                 width = spec.values + spec.channels + spec.heads
-                layers[index] = LayerMemory.empty(shape, width, device)
             case ShortConvolution() as spec:
-                layers[index] = LayerMemory.empty((0, 0, 0), 3 * spec.width, device)
-    return Memories(layers, device) if layers else None
+                shape, width = (0, 0, 0), 3 * spec.width
+            case _:
+                continue
+        shapes[index] = shape, width
+    return Memories(shapes, device) if shapes else None

@@ -80,10 +80,6 @@ class DeviceState(SequenceState):
         return self.memories is None
 
     @property
-    def takes_trees(self) -> bool:
-        return self.memories is None
-
-    @property
     def changed(self) -> list[Tensor]:
         """Return what a round changes that later rounds read, but for rows of the cache."""
         if self.memories is None:
@@ -108,8 +104,10 @@ class DeviceState(SequenceState):
         return keys, values
 
     def move(self, start: Tensor, rows: Tensor) -> None:
-        """Move rows and their hidden states; see ``StaticKVCache.move``."""
+        """Move rows, their hidden states and inputs; see ``StaticKVCache.move``."""
         self.static.move(start, rows)
+        if self.memories is not None:
+            self.memories.move(start, rows)
         if self.aux is not None:
             move_rows(self.aux.rows, 1, start, rows)
 

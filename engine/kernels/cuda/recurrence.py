@@ -6,6 +6,7 @@ state after rows that are certain, and the inputs of the rows since, which the n
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -35,14 +36,6 @@ class LayerMemory:
     state: Tensor
     rows: Tensor
 
-    @classmethod
-    def empty(cls, shape: tuple[int, ...], width: int, device: torch.device) -> LayerMemory:
-        return cls(
-            torch.zeros(1, dtype=torch.int32, device=device),
-            torch.zeros(shape, device=device),
-            torch.zeros(KEPT_ROWS, width, dtype=torch.bfloat16, device=device),
-        )
-
 
 class Memories:
     """What all recurrent ``layers`` keep of one sequence, by their index.
@@ -51,9 +44,21 @@ class Memories:
     states after so many.
     """
 
-    def __init__(self, layers: Mapping[int, LayerMemory], device: torch.device) -> None:
-        self.layers = layers
-        self.committed = torch.zeros(1, dtype=torch.int32, device=device)
+    def __init__(
+        self, shapes: Mapping[int, tuple[tuple[int, ...], int]], device: torch.device
+    ) -> None:
+        """``shapes``: of each layer's state and the width of its rows, see ``LayerMemory``."""
+        # Rows of one width are one tensor, so that few operations move them.
+        self._rows = {
+            width: torch.zeros(count, KEPT_ROWS, width, dtype=torch.bfloat16, device=device)
+            for width, count in Counter(width for _, width in shapes.values()).items()
+        }
+        own = {width: iter(rows) for width, rows in self._rows.items()}
+        none = torch.zeros(1, dtype=torch.int32, device=device)
+        self.committed, self.layers = none, dict[int, LayerMemory]()
+        for index, (shape, width) in shapes.items():
+            state = torch.zeros(shape, device=device)
+            self.layers[index] = LayerMemory(none.clone(), state, next(own[width]))
 
     @property
     def tensors(self) -> list[Tensor]:
@@ -65,8 +70,9 @@ class Memories:
         """Return how many rows states have taken in; wait for the device."""
         return int(torch.cat([each.base for each in self.layers.values()]).max())
 
-    def begin(self, length: Tensor, rows: int) -> None:
-        """Begin a step of ``rows`` after ``length`` positions."""
+    def begin(self, length: Tensor, rows: int, tree: Tensor | None = None) -> None:
+        """Begin a step of ``rows`` after ``length`` positions; ``tree``: see ``trees``."""
+        self.length, self.tree = length, tree
         numbers = torch.arange(max(rows - KEPT_ROWS, 0), rows, device=length.device)
         self._places = (length + numbers) % KEPT_ROWS
 
@@ -75,6 +81,13 @@ class Memories:
         stored its state; see ``take_in``."""
         memory.rows.index_copy_(0, self._places, inputs[-KEPT_ROWS:])
         torch.add(self.committed, max(len(inputs) - MAX_ROWS, 0), out=memory.base)
+
+    def move(self, start: Tensor, rows: Tensor) -> None:
+        """Keep these of the rows from ``start`` on as the first; see ``StaticKVCache.move``."""
+        places = torch.arange(len(rows), device=start.device)
+        there, source = ((start + each) % KEPT_ROWS for each in (places, rows))
+        for each in self._rows.values():
+            each.index_copy_(1, there, each.index_select(1, source))
 
     def copy_(self, tensors: list[Tensor]) -> None:
         """Become what ``tensors`` were, of this or another sequence's."""
@@ -114,13 +127,12 @@ class Recurrence:
     tiled: bool = False
 
 
-def take_in(
-    layer: Recurrence, inputs: Tensor, memory: LayerMemory, memories: Memories, length: Tensor
-) -> Tensor:
-    """Return the outputs of rows after ``length`` positions: float32 (rows, heads, value_dim).
+def take_in(layer: Recurrence, inputs: Tensor, memory: LayerMemory, memories: Memories) -> Tensor:
+    """Return the outputs of a step's rows: float32 (rows, heads, value_dim).
 
     ``inputs (rows, width)`` bf16 are those of the linear layer. Stores the state after all certain rows;
-    of more than 16 rows, all but the last 16 are.
+    of more than 16 rows, all but the last 16 are. Before a tree all are; its first row stores the state,
+    and the others begin with that.
     """
     from engine.kernels.cuda.recurrence_kernel import take_in_rows
 
@@ -129,13 +141,18 @@ def take_in(
     kernel, channels = layer.taps.shape
     result = torch.empty(rows, heads, value_dim, device=inputs.device)
     block = min(_BLOCK, 1 << (value_dim - 1).bit_length())
-    take_in_rows[(-(-value_dim // block), heads)](
-        inputs, memory.rows, layer.taps, layer.bias, layer.decay, layer.rate_bias, layer.skip,
-        memory.state, result, length, memory.base, memories.committed, rows, width, key_dim**-0.5,
-        FIRST=layer.first, QUERY=layer.query, KEY=layer.key, VALUE=layer.value, RATE=layer.rate,
-        CHANNELS=channels, KERNEL=kernel, KEY_HEADS=layer.key_heads,
-        GROUP=heads // layer.key_heads, TILED=layer.tiled, KEY_DIM=key_dim, VALUE_DIM=value_dim,
-        PADDED=1 << (key_dim - 1).bit_length(), BLOCK=block, KEPT=KEPT_ROWS, num_warps=4,
-        enable_fp_fusion=False,
-    )  # fmt: skip
+    launches = [(memories.tree, rows, 1)]
+    if memories.tree is not None:
+        launches = [(None, 1, 1), (memories.tree, rows, rows - 1)]
+    for tree, count, programs in launches:
+        take_in_rows[(-(-value_dim // block), heads, programs)](
+            inputs, memory.rows, layer.taps, layer.bias, layer.decay, layer.rate_bias, layer.skip,
+            memory.state, result, memories.length, memory.base, memories.committed, tree, count,
+            width, key_dim**-0.5,
+            FIRST=layer.first, QUERY=layer.query, KEY=layer.key, VALUE=layer.value, RATE=layer.rate,
+            CHANNELS=channels, KERNEL=kernel, KEY_HEADS=layer.key_heads,
+            GROUP=heads // layer.key_heads, TILED=layer.tiled, KEY_DIM=key_dim, VALUE_DIM=value_dim,
+            PADDED=1 << (key_dim - 1).bit_length(), BLOCK=block, KEPT=KEPT_ROWS, num_warps=4,
+            enable_fp_fusion=False,
+        )  # fmt: skip
     return result

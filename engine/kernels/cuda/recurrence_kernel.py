@@ -7,7 +7,7 @@ A program has a part of one head's state S (key_dim, value_dim), and takes in on
 
 Rows since the stored state come first, so verification may compute rows that are rejected later: the next
 launch begins with those that were not. It is one loop, so a row's bits do not depend on how often it is
-taken in, nor beside which rows.
+taken in, nor beside which rows. Each row of a tree has programs of its own, which take in its ancestors.
 """
 
 from __future__ import annotations
@@ -23,11 +23,17 @@ _L2_EPSILON = tl.constexpr(1e-6)
 
 @triton.jit
 def _input(
-    inputs: tl.tensor, kept: tl.tensor, column: tl.tensor, inside: tl.tensor, position: tl.tensor,
-    now: tl.tensor, width: tl.tensor, KEPT: tl.constexpr,
+    inputs: tl.tensor, kept: tl.tensor, branch: tl.tensor, column: tl.tensor, inside: tl.tensor,
+    position: tl.tensor, now: tl.tensor, width: tl.tensor, KEPT: tl.constexpr,
 ) -> tl.tensor:  # fmt: skip
-    """Return columns of the row at ``position``, float32; zeros before the first."""
-    own = inputs + (position - now) * width
+    """Return columns of the row at ``position``, float32; zeros before the first.
+
+    ``branch``: the rows at the positions from ``now`` on; None: one after the other.
+    """
+    number = position - now
+    if branch is not None:
+        number = tl.load(branch + number, mask=number >= 0, other=0)
+    own = inputs + number * width
     row = tl.where(position >= now, own, kept + (position + KEPT) % KEPT * width)
     values = tl.load(row + column, mask=inside, other=0.0).to(tl.float32)
     return tl.where(position >= 0, values, 0.0)
@@ -35,15 +41,15 @@ def _input(
 
 @triton.jit
 def _convolved(
-    inputs: tl.tensor, kept: tl.tensor, taps: tl.tensor, bias: tl.tensor, channel: tl.tensor,
-    inside: tl.tensor, position: tl.tensor, now: tl.tensor, width: tl.tensor, FIRST: tl.constexpr,
-    CHANNELS: tl.constexpr, KERNEL: tl.constexpr, KEPT: tl.constexpr,
+    inputs: tl.tensor, kept: tl.tensor, branch: tl.tensor, taps: tl.tensor, bias: tl.tensor,
+    channel: tl.tensor, inside: tl.tensor, position: tl.tensor, now: tl.tensor, width: tl.tensor,
+    FIRST: tl.constexpr, CHANNELS: tl.constexpr, KERNEL: tl.constexpr, KEPT: tl.constexpr,
 ) -> tl.tensor:  # fmt: skip
     """Return silu of channels convolved with those of the rows before."""
     total = tl.zeros(channel.shape, tl.float32)
     for tap in tl.static_range(KERNEL):
         at = position - (KERNEL - 1) + tap
-        values = _input(inputs, kept, FIRST + channel, inside, at, now, width, KEPT)
+        values = _input(inputs, kept, branch, FIRST + channel, inside, at, now, width, KEPT)
         total += values * tl.load(taps + tap * CHANNELS + channel, mask=inside, other=0.0)
     if bias is not None:
         total += tl.load(bias + channel, mask=inside, other=0.0)
@@ -78,6 +84,7 @@ def take_in_rows(
     length: tl.tensor,  # (1,) int32: the position of row 0
     base: tl.tensor,  # (1,) int32
     committed: tl.tensor,  # (1,) int32: how many rows are certain
+    tree: tl.tensor,  # see trees.py; None: a chain
     rows: tl.tensor,
     width: tl.tensor,
     scale: tl.tensor,  # of queries
@@ -99,7 +106,8 @@ def take_in_rows(
 ) -> None:
     """Write the outputs of rows, and the state after ``committed`` of them. Program: (values, head).
 
-    Of more rows than a round has, all but the last 16 are certain.
+    Of more rows than a round has, all but the last 16 are certain. Of a tree, write the outputs of all
+    but the first; ``state`` is that before the tree. Program: (values, head, row).
     """
     head = tl.program_id(1)
     now, start = tl.load(length), tl.load(base)
@@ -112,33 +120,41 @@ def take_in_rows(
     memory = tl.load(at, mask=inside, other=0.0)
     own_decay, own_bias = tl.load(decay + head), tl.load(rate_bias + head)
     heads = tl.num_programs(1)
+    branch, own, first = tree, 0, 0
+    if tree is not None:
+        own = tl.program_id(2) + 1
+        branch = tree + (own + 1) * _MOST
+        start, first = now, tl.load(tree + own)
+        rows = first + 1
     for step in range(start - now, rows):
         position = now + step
         if (position == certain) & (certain > start):
             tl.store(at, memory, mask=inside)
         q = _convolved(
-            inputs, kept, taps, bias, QUERY + key_head * KEY_DIM + key, key_inside, position, now,
-            width, FIRST, CHANNELS, KERNEL, KEPT,
+            inputs, kept, branch, taps, bias, QUERY + key_head * KEY_DIM + key, key_inside,
+            position, now, width, FIRST, CHANNELS, KERNEL, KEPT,
         )  # fmt: skip
         k = _convolved(
-            inputs, kept, taps, bias, KEY + key_head * KEY_DIM + key, key_inside, position, now,
-            width, FIRST, CHANNELS, KERNEL, KEPT,
+            inputs, kept, branch, taps, bias, KEY + key_head * KEY_DIM + key, key_inside,
+            position, now, width, FIRST, CHANNELS, KERNEL, KEPT,
         )  # fmt: skip
         v = _convolved(
-            inputs, kept, taps, bias, VALUE + head * VALUE_DIM + value, value_inside, position, now,
-            width, FIRST, CHANNELS, KERNEL, KEPT,
+            inputs, kept, branch, taps, bias, VALUE + head * VALUE_DIM + value, value_inside,
+            position, now, width, FIRST, CHANNELS, KERNEL, KEPT,
         )  # fmt: skip
-        rate = _input(inputs, kept, RATE + head, True, position, now, width, KEPT)
+        rate = _input(inputs, kept, branch, RATE + head, True, position, now, width, KEPT)
         rate = _softplus(rate + own_bias)
         memory = memory * tl.exp(own_decay * rate)
         if skip is None:
             q, k = _unit(q) * scale, _unit(k)
-            beta = _input(inputs, kept, RATE + heads + head, True, position, now, width, KEPT)
+            column = RATE + heads + head
+            beta = _input(inputs, kept, branch, column, True, position, now, width, KEPT)
             v = (v - tl.sum(memory * k[:, None], 0)) * tl.sigmoid(beta)
             memory += k[:, None] * v[None, :]
             output = tl.sum(memory * q[:, None], 0)
         else:
             memory += k[:, None] * (v * rate)[None, :]
             output = tl.sum(memory * q[:, None], 0) + v * tl.load(skip + head)
-        if step >= 0:
-            tl.store(result + (step * heads + head) * VALUE_DIM + value, output, mask=value_inside)
+        if step >= first:
+            row = step if tree is None else own
+            tl.store(result + (row * heads + head) * VALUE_DIM + value, output, mask=value_inside)

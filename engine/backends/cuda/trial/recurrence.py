@@ -1,4 +1,4 @@
-"""Try recurrent mixers: rows after others that they take in again, as after a rejected draft."""
+"""Try recurrent mixers: rows after others that they take in again, as after a rejected draft; trees."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ from torch import Tensor
 
 from engine.backends.cuda.decoder import CudaDecoder
 from engine.backends.cuda.recurrent import CudaRecurrence, new_memories
-from engine.backends.cuda.trial.findings import Comparison
+from engine.backends.cuda.trial.attention import random_parents
+from engine.backends.cuda.trial.findings import Comparison, some
 from engine.backends.torch.decoder import mix_recurrent
 from engine.backends.torch.state import new_memory
 from engine.kernels.cuda.linear.dispatch import DTYPE
+from engine.kernels.cuda.trees import branch, tree_table
 from engine.models.architecture import Architecture, Recurrent
 from engine.values import MAX_ROWS
 
@@ -52,27 +54,42 @@ class RecurrenceCase:
         shape = before + MAX_ROWS, memory.rows.shape[1]
         x = torch.randn(shape, generator=torch.Generator().manual_seed(0)).to(self.device, DTYPE)
 
-        def step(first: int, stop: int) -> Tensor:
+        def step(start: int, inputs: Tensor, tree: Tensor | None = None) -> Tensor:
             for each in (length, memories.committed):
-                each.fill_(first)
-            memories.begin(length, stop - first)
-            result = self.recurrence(x[first:stop], memory, memories, length)
-            memories.keep(memory, x[first:stop])
+                each.fill_(start)
+            memories.begin(length, len(inputs), tree)
+            result = self.recurrence(inputs, memory, memories)
+            memories.keep(memory, inputs)
             return result
 
-        step(0, before)
+        step(0, x[:before])
         kept = [each.clone() for each in memories.tensors]
 
         def run(rows: slice) -> Tensor:
             memories.copy_(kept)
             first = before + (rows.start or 0)
             if first > before:
-                step(before, first)
-            return step(first, before + rows.stop)
+                step(before, x[before:first])
+            return step(first, x[first : before + rows.stop])
 
         whole = run(slice(MAX_ROWS))
         comparison.rows_are_alike(run, whole)
         comparison.near(whole, self._expected(x)[before:])
+        parents = random_parents(MAX_ROWS)
+        memories.copy_(kept)
+        in_tree = step(before, x[before:], tree_table(parents).to(self.device))
+        grown = [each.clone() for each in memories.tensors]
+        start = torch.tensor([before], device=self.device)
+        for leaf in some([row for row in range(MAX_ROWS) if row not in parents], self.device):
+            path = branch(parents, leaf)
+            memories.copy_(grown)
+            memories.move(start, torch.tensor(path, device=self.device))
+            after = step(before + len(path), x[:1])
+            memories.copy_(kept)
+            chain = step(before, x[before:][path])
+            comparison.same(in_tree[path], chain, f"in a tree's branch of {len(path)}")
+            chain = step(before + len(path), x[:1])
+            comparison.same(after, chain, "after a tree's accepted rows")
         return lambda: run(slice(MAX_ROWS))
 
     def _expected(self, x: Tensor) -> Tensor:

@@ -124,7 +124,7 @@ OTHERS = {
 def test_a_round_asks_the_device_nothing(
     name: str, quantization: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Here it could not: these tensors have no values. The target drafts for itself."""
+    """Here it could not: these tensors have no values. The target drafts for itself, the host a tree."""
     monkeypatch.setattr("engine.backends.cuda.layers.make_exact", TiledLinear)
     target = model(
         quantization, architecture=replace(SMALL, layers=(OTHERS[name], SMALL.layers[0]))
@@ -133,6 +133,7 @@ def test_a_round_asks_the_device_nothing(
     round = DeviceRound(target, target.new_state(4096), draft)
     with ptx.compiling(90, *KERNELS) as found:
         round.run(Mode(2, Rule.GREEDY, drafts=True))
+        round.run(Mode(7, Rule.COUPLED, tree=True))
     assert not [str(one) for one in found if not one.fits]
 
 

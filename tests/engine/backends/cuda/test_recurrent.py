@@ -13,18 +13,29 @@ pytest.importorskip("triton")
 from engine.backends.cuda.state import DeviceState
 from engine.backends.cuda.trial.findings import Comparison
 from engine.backends.cuda.trial.recurrence import recurrence_cases
+from engine.backends.linear_factory import LinearFactory
 from engine.decoding.text.codec import TextCodec
+from engine.drafting import heads
 from engine.drafting.resources import Resources
 from engine.local.session import Session
 from engine.models.architecture import ShortConvolution
+from engine.models.checkpoints.checkpoint import inspect
 from engine.models.prompt_content import ContentRows, PromptContent
+from engine.request import Speculation
+from engine.values.sampling import Sampling
 from tests.engine.backends.cuda.small import load, load_reference, tokens
 from tests.engine.backends.cuda.test_decoder import APART, distance
-from tests.engine.backends.cuda.test_rounds import DRAWN, NONE, PROMPT, draft, run
+from tests.engine.backends.cuda.test_heads import HOT, MOST
+from tests.engine.backends.cuda.test_rounds import DRAWN, GREEDY, NONE, PROMPT, draft, run, words
+from tests.engine.backends.cuda.test_trees import PENALISED, captured
 from tests.engine.backends.cuda.wrong_kernels import put_wrong, spoil_values
+from tests.engine.kernels.cuda.where import DEVICE, INTERPRETED
+from tests.support import sameness
 from tests.support.families import write_family
+from tests.support.heads import WRITERS
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("device")]
+__all__ = ["captured"]
 
 SMALL: dict[str, dict[str, Any]] = {
     "qwen3.5": {  # a gated delta net, and attention with gates
@@ -105,19 +116,56 @@ def test_words_do_not_depend_on_who_drafts(folder: Path) -> None:
     assert after == run(session, NONE, DRAWN, **{**follow, "reuse_cache": False})[1].token_ids
 
 
-@pytest.mark.parametrize("right", [True, False])
+def test_a_row_of_a_tree_has_the_bits_of_its_branch(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And what follows after some of it was kept, which the state takes in with the next tree."""
+    if INTERPRETED:
+        monkeypatch.setattr(sameness, "_MOST_ROWS", 6)
+        monkeypatch.setattr(sameness, "_TREES", 2)
+    monkeypatch.setattr(sameness, "_ROOM", 64)
+    sameness.check_tree(load(folder), tokens(5), seed=10)  # the first path is no chain's rows
+
+
+@pytest.mark.parametrize("sampling", [PENALISED] if INTERPRETED else [GREEDY, HOT, PENALISED])
+def test_words_do_not_depend_on_trees(
+    folder: Path, captured: list[str], sampling: Sampling, tmp_path: Path
+) -> None:
+    """A head drafts them in captured rounds; their replays give the bits of their dry runs."""
+    shape, linears = (
+        inspect(folder),
+        LinearFactory("bf16", torch.device(DEVICE.type, 0), triton=True),
+    )
+    head = heads.load(heads.inspect(WRITERS["medusa"](tmp_path / "head", shape), shape), linears)
+    session = Session(load(folder), TextCodec(folder), Resources(heads={"medusa": head}))
+    asked = Speculation(proposer="medusa", depth=3, options={"tree_nodes": 7})
+    alone = words(session, NONE, sampling, max_tokens=MOST)
+    rounds, done = run(session, asked, sampling, max_tokens=MOST)
+    assert done.token_ids == alone
+    trees = [round for round in rounds if not round.tree.is_chain]
+    assert trees and (sampling is GREEDY or any(round.accepted_path for round in trees))
+    assert any("tree=True" in mode for mode in captured)
+    runners: list[Any] = list(session.target._runners.values())
+    assert not any(each._uncaptured for each in runners)
+    follow: dict[str, Any] = {"token_ids": (*PROMPT, *alone, 9), "max_tokens": 3}
+    after = words(session, asked, sampling, **follow, reuse_cache=True)
+    assert after == words(session, NONE, sampling, **follow)
+
+
+@pytest.mark.parametrize("wrong", ["", "everywhere", "in trees"])
 def test_a_wrong_recurrence_is_found(
-    right: bool, folder: Path, monkeypatch: pytest.MonkeyPatch
+    wrong: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = load(folder)
     (case,) = recurrence_cases(model)
-    if not right:
+    if wrong:
         if isinstance(case.spec, ShortConvolution):
             pytest.skip("it has no kernel")
-        put_wrong(monkeypatch, "take_in_rows", spoil_values)
+        put_wrong(monkeypatch, "take_in_rows", spoil_values, trees=wrong == "in trees")
     comparison = Comparison()
     case.check(comparison)
-    assert bool(comparison.why) is not right
+    assert bool(comparison.why) is bool(wrong)
+    assert ("tree" in comparison.why) is (wrong == "in trees")
 
 
 def test_rows_in_images_are_placed_as_by_torch(tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ class WrongKernel:
     def __getitem__(self, grid: Sequence[int]) -> Callable[..., None]:
         def launch(*arguments: Any, **named: Any) -> None:
             self._kernel[grid](*arguments, **named)
-            if self._trees and not named["TREE"]:
+            if self._trees and not named.get("TREE", grid[-1] > 1):
                 return
             self._spoil(arguments[self._result])
             self.launches += 1
