@@ -46,18 +46,16 @@ class Pickers:
         here = (each for each in self.models() if each.address or self.runtime.locate(each))
         return frozenset(model_title(each.name) for each in here)
 
-    def drafts_of(self, target: str) -> tuple[list[Choice], str]:
-        """Return the drafts that fit, and the id of the one that is loaded by default ("" for none).
-
-        A model found on this machine is listed once it was compared; see ``FoundModels.compare``.
-        """
+    def drafts_of(self, target: str) -> tuple[list[Choice], str, bool]:
+        """Return the drafts that fit, the id of the one that is loaded by default ("" for none), and
+        whether models are still being compared, see ``FoundModels.compare``: they are not listed yet."""
         none = (words.NO_DRAFT, "")
         known = self.runtime.inventory
         try:
-            choices = self.runtime.drafts_for(known.spec(target)).choices
+            judged = self.runtime.drafts_for(known.spec(target))
         except ForetokenError:
-            return [none], ""
-        fitting = [choice for choice in choices if choice.fits]
+            return [none], "", False
+        fitting = [choice for choice in judged.choices if choice.fits]
         shown, draft = self.shown()
         if shown == target and draft and draft not in {choice.spec.id for choice in fitting}:
             loaded = known.judge_draft(known.spec(target), known.spec(draft))
@@ -68,7 +66,7 @@ class Pickers:
             (words.other_vocabulary(label) if choice.cross_vocabulary else label, choice.spec.id)
             for label, choice in zip(labels, fitting, strict=True)
         ]
-        return [*drafts, none], chosen.id if chosen else ""
+        return [*drafts, none], chosen.id if chosen else "", judged.pending
 
     def quantizations_of(self, target: str) -> list[Choice]:
         """Return the formats of weights that can be requested. Only GGUF files can be kept as stored."""

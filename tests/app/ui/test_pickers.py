@@ -227,7 +227,7 @@ def test_a_draft_with_another_vocabulary_is_offered_and_says_so(
     draft = write_model(tmp_path / "other", hidden=8, vocabulary=400)
     write_sentencepiece(draft)
     assert opened(pickers, folder=str(target), draft=str(draft)) is LoadState.READY
-    choices, _ = pickers.drafts_of(str(target))
+    choices, _, _ = pickers.drafts_of(str(target))
     assert (words.other_vocabulary("other"), str(draft)) in choices
     listed = PairBackend(pickers).pair_models()
     assert [row["draft"] for row in listed if row["loaded"]] == ["+ other"], "not the default"

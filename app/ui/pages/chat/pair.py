@@ -59,9 +59,9 @@ class PairBackend:
     def pair_choices(self, data: View) -> View:
         """Return the drafts and precisions that ``target`` can be loaded with, each with its value, and
         the label of the button that loads it. What ``data`` does not choose is as it is loaded, else the
-        default."""
+        default. ``comparing``: more drafts may follow."""
         target, loaded = str(data["target"]), self._pickers.runtime.engine.loaded
-        drafts, draft = self._pickers.drafts_of(target)
+        drafts, draft, comparing = self._pickers.drafts_of(target)
         weights, held = self._pickers.quantizations_of(target), AUTO
         if loaded is not None and loaded.target_id == target:
             draft, held = loaded.draft_id or "", loaded.request.quantization
@@ -72,6 +72,7 @@ class PairBackend:
                 _field("quantization", "Weights", weights, held),
             ],
             "load": self._pickers.load_label(target, draft),
+            "comparing": comparing,
         }
 
     @endpoint

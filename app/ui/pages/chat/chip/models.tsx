@@ -1,7 +1,7 @@
 // The models that can be loaded, each with the draft that is loaded with it and whether both fit. A click loads one.
 
 import { Check, SlidersHorizontal } from "lucide";
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import {
   Button,
   IconButton,
@@ -147,22 +147,28 @@ const contextHint = ({ largest, longest }: any) =>
 type LoadOptionsProps = { page: ChatPage; row: ModelRow; status: any; onLoad: (wanted: object) => void };
 export function LoadOptions({ page, row, status, onLoad }: LoadOptionsProps) {
   const [offer, setOffer] = useState<any>(null); // the fields of the pair
+  const [chosen, setChosen] = useState<Record<string, string>>({}); // of these, what was chosen here
   const [kept, setKept] = useState<load.LoadOptions | null>(null); // what is remembered
+  const asked = useRef(0); // only the newest question's answer counts
   const ask = async (wanted: object) => {
-    const answer = await page.ask("pair_choices", wanted);
-    if (answer) setOffer(answer);
+    const own = ++asked.current;
+    const answer = await page.ask("pair_choices", { target: row.id, ...wanted });
+    if (answer && own === asked.current) setOffer(answer);
   };
   useEffect(() => {
-    ask({ target: row.id });
+    setChosen({});
+    ask({});
     page.ask("load_options", { target: row.id }).then(setKept);
   }, [row.id, row.loaded]);
+  useTimer(offer?.comparing && COMPARED_MS, () => void ask(chosen), [offer, chosen]);
   if (!offer) return null;
   const pair = Object.fromEntries(offer.fields.map(({ name, value }: any) => [name, value]));
   // Shows a choice before the offer that follows from it: Load may be pressed meanwhile.
   const choose = (name: string, value: string) => {
     const fields = offer.fields.map((field: any) => (field.name === name ? { ...field, value } : field));
     setOffer({ ...offer, fields });
-    ask({ target: row.id, ...pair, [name]: value });
+    setChosen({ ...chosen, [name]: value });
+    ask({ ...chosen, [name]: value });
   };
   const submit = async () => {
     const own = kept && { target: row.id, ...load.valuesOf(kept) };
