@@ -35,6 +35,7 @@ class ModelSize:
     ``kv_sizes``: kv_heads and head_dim of each slot of the cache; without them all ``layers`` have one
     like the model. ``on_host``: it is in main memory though the target is on a GPU. ``partial``: other
     layers of it are, so its rounds are no graphs. ``steps``: the most tokens that it drafts in a round.
+    ``unrounded``: how many weights stay in bf16 while the others are in ``weights``.
     """
 
     name: str
@@ -56,6 +57,7 @@ class ModelSize:
     on_host: bool = False
     partial: bool = False
     steps: int = MAX_DEPTH
+    unrounded: int = 0
 
     @classmethod
     def of(
@@ -114,7 +116,8 @@ class ModelSize:
         """Return the bytes of all weights."""
         if self.block_bytes:
             return self.block_bytes
-        return int((self.parameters + self.repeated) * WIDTHS[self.weights])
+        rounded = self.parameters + self.repeated - self.unrounded
+        return int(rounded * WIDTHS[self.weights] + self.unrounded * WIDTHS["bf16"])
 
     def kv_bytes_per_token(self) -> int:
         """Return the bytes of keys, values and aux hidden states of a token, in all layers.

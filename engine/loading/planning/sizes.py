@@ -11,7 +11,7 @@ import torch
 
 from engine.backends.linear_factory import LinearFactory
 from engine.drafting.heads.base import HeadPlan
-from engine.kernels.formats import AS_STORED, FP8, Q4, QUANTISED
+from engine.kernels.formats import AS_STORED, FP8, Q4, QUANTISED, nf4
 from engine.kernels.formats.block_formats import LAYOUTS
 from engine.kernels.formats.block_planes import FORMS, bits_in_planes
 from engine.loading.planning import fit
@@ -209,6 +209,9 @@ class PairSizes:
         if quantization == Q4:
             blocks = int(bytes_in_four_bits(checkpoint) * fit.BLOCKS_WIDTH)
             return replace(size, block_bytes=blocks, repeated=0)
+        if weights == "nf4" and device.kernels:
+            whole = self.draft if checkpoint is self.draft else self.target
+            size = replace(size, unrounded=_uneven(checkpoint, Names.among(whole.tensors)))
         return size if packs(checkpoint, device) else replace(size, repeated=0)
 
 
@@ -221,6 +224,16 @@ def _bits(dtype: str) -> float:
     """Return the bits of a weight in a GGUF file's format; floats are kept in 32."""
     layout = LAYOUTS.get(dtype.lower())
     return 32 if layout is None else 8 * layout.size / layout.inputs
+
+
+def _uneven(checkpoint: Checkpoint, names: Names) -> int:
+    """Return how many weights of the decoder are in rows that are no whole groups of NF4."""
+    return sum(
+        math.prod(info.shape)
+        for name, info in checkpoint.tensors.items()
+        if len(info.shape) > 1 and info.shape[-1] % nf4.GROUP
+        if name.startswith(names.root) or (name == names.head and not checkpoint.repeats_embedding)
+    )
 
 
 def _stored_bytes(checkpoint: Checkpoint, device: Device) -> int:

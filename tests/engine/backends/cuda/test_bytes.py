@@ -34,15 +34,19 @@ SIZES: dict[str, Any] = {
     "num_attention_heads": 2, "num_key_value_heads": 1, "tie_word_embeddings": False,
 }  # fmt: skip
 """Rows are whole blocks and groups, and norms and routers small beside them."""
+UNEVEN = {**SIZES, "intermediate_size": 480}
+"""Rows of ``down_proj`` are no whole groups of NF4, so they stay in bf16."""
 
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     root = tmp_path_factory.mktemp("bytes")
     write_random(root / "dense", **SIZES)
+    write_random(root / "uneven", **UNEVEN)
     write_family(root / "experts", "mixtral", **SIZES)
+    write_family(root / "uneven experts", "mixtral", **UNEVEN)
     file = write_gguf(root / "dense", root / "blocks.gguf", stored_in)
-    return {"dense": root / "dense", "experts": root / "experts", "blocks": file}
+    return {folder.name: folder for folder in root.iterdir() if folder.is_dir()} | {"blocks": file}
 
 
 def tensors_of(part: object, seen: set[int]) -> Iterator[Tensor]:
@@ -84,6 +88,8 @@ def kept_bytes(*parts: object) -> int:
     ("name", "quantization"),
     [
         *((name, kind) for name in ("dense", "experts") for kind in ("bf16", "int8", "nf4")),
+        ("uneven", "nf4"),
+        ("uneven experts", "nf4"),
         ("blocks", "stored"),
     ],
 )
@@ -96,7 +102,7 @@ def test_weights_and_caches_have_the_planned_bytes(
     request = request_for(models[name], **settings)
     plan = plan_loading(fetch_pair(request, Catalog((), ()), None), request)
     model: Any = load_planned(plan.target)
-    for layer in model.layers if name == "experts" else ():
+    for layer in model.layers if "experts" in name else ():
         for experts in (layer.feed_forward.gate_up, layer.feed_forward.down):
             for index in range(layer.feed_forward.spec.count):
                 experts.of(index)
