@@ -91,12 +91,16 @@ class BlockPlanes:
             lows=None if self.lows is None else self.lows[:, part],
         )
 
-    def dequantise(self, index: Tensor | slice = slice(None)) -> Tensor:
-        """Return some outputs, or all, as the kernels multiply by them: bf16 (outputs, inputs)."""
+    def dequantise(self, index: Tensor | slice = slice(None), *, exact: bool = False) -> Tensor:
+        """Return some outputs, or all, as the kernels multiply by them: bf16 (outputs, inputs).
+
+        The kernels round NF4's codes to bf16 before the scale; ``exact`` rounds once, at the end.
+        """
         high = None if self.high is None else self.high[index]
         scales = self.scales[:, index].t().float()
         if self.form.table:
-            table = nf4.code_on(self.codes.device).bfloat16().float()
+            table = nf4.code_on(self.codes.device)
+            table = table if exact else table.bfloat16().float()
             numbers = table[nf4.unpack(self.codes[index]).int()]
         else:
             numbers = _codes(self.form, self.codes[index], high).float() - self.form.middle

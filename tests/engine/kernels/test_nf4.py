@@ -8,7 +8,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from engine.kernels.cuda.linear.dispatch import embedding_of
 from engine.kernels.formats import nf4
+from engine.kernels.formats.block_planes import nf4_planes
 from engine.kernels.formats.nf4 import dequantise, quantise
 from engine.kernels.torch import linear
 from engine.kernels.torch.linear import is_row_independent
@@ -126,3 +128,11 @@ def test_an_embedding_is_its_rows(shape: tuple[int, int]) -> None:
     weight = quantise(weight_of(shape))
     rows = Nf4Embedding(weight, torch.float32)(torch.tensor([3, 3, 19]))
     assert torch.allclose(rows, whole(weight)[[3, 3, 19]], rtol=1e-2)
+
+
+def test_a_gpus_embedding_is_rounded_once() -> None:
+    """It had the kernels' codes, rounded to bf16 before the scale: a fifth of the numbers were others."""
+    weight, ids = quantise(weight_of((20, 192))), torch.tensor([3, 3, 19])
+    planes = nf4_planes(weight)
+    assert torch.equal(embedding_of(planes)(ids), Nf4Embedding(weight, torch.bfloat16)(ids))
+    assert not torch.equal(embedding_of(planes)(ids), planes.dequantise(ids))

@@ -130,7 +130,7 @@ def embedding_of(weight: Weight) -> Embedding:
         case Int8Weight():
             return Int8Embedding(weight, DTYPE)
         case BlockPlanes():
-            return weight.dequantise
+            return lambda ids: weight.dequantise(ids, exact=True)
         case Tensor():
             return plain_embedding(weight)
     raise TypeError("an embedding in several formats")
