@@ -246,23 +246,23 @@ def nvidia_smi() -> str | None:
 
 @lru_cache
 def kernels_bytes() -> int:
-    """Return the memory of the first GPU that loads would use with the kernels, as the driver and torch's
-    files tell without importing torch; 0 without one."""
-    asked = ["--query-gpu=memory.total,compute_cap,driver_version", "--format=csv,noheader,nounits"]
-    hidden = os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1")
-    if hidden or not has_triton() or lacks_to_build():
-        return 0
+    """Return the memory of the first GPU that loads would use with the kernels, without torch; 0 without
+    one, and for a part of one (MIG). Numbers are nvidia-smi's: CUDA's with CUDA_DEVICE_ORDER=PCI_BUS_ID."""
+    asked = "--query-gpu=index,uuid,memory.total,compute_cap,driver_version"
+    wanted = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0].strip()
     try:
-        if not (cuda := _cuda_of_torch()):
+        if not (wanted and has_triton() and (cuda := _cuda_of_torch())) or lacks_to_build():
             return 0
-        said = subprocess.run(
-            [nvidia_smi() or "", *asked], capture_output=True, text=True, timeout=3, check=True
+        query = [nvidia_smi() or "", asked, "--format=csv,noheader,nounits"]
+        said = subprocess.run(query, capture_output=True, text=True, timeout=3, check=True)
+        found = (line.split(", ") for line in said.stdout.splitlines())
+        size, has, driver = next(
+            rest for index, uuid, *rest in found if wanted == index or uuid.startswith(wanted)
         )
-        size, has, driver = said.stdout.splitlines()[0].split(",")
-        capable = tuple(map(int, has.strip().split("."))) >= LEAST_CAPABILITY
+        capable = tuple(map(int, has.split("."))) >= LEAST_CAPABILITY
         recent = int(driver.split(".")[0]) >= _LEAST_DRIVERS.get(cuda, 0)
         return int(size) << 20 if capable and recent else 0
-    except (OSError, subprocess.SubprocessError, ValueError, IndexError):
+    except (OSError, subprocess.SubprocessError, ValueError, StopIteration):
         return 0
 
 

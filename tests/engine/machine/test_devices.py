@@ -188,20 +188,31 @@ def test_a_driver_in_wsl_is_found_off_the_path(
     assert devices.look().has_driver
 
 
+TWO = "0, GPU-1f2e, 12282, 8.9, 525.60.13\n1, GPU-7b0e, 8188, 8.9, 525.60.13"
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="the program is a script")
 @pytest.mark.parametrize(
-    ("said", "size"),
+    ("said", "visible", "size"),
     [
-        ("12282, 8.9, 525.60.13\n8188, 8.9, 525.60.13", 12282 << 20),  # the first of two
-        ("12282, 8.9, 470.82.01", 0),  # too old a driver for CUDA 12
-        ("6144, 7.5, 580.65.06", 0),
-        ("[N/A], [N/A], [N/A]", 0),
-        ("No devices were found", 0),
-        ("", 0),
+        (TWO, None, 12282),
+        (TWO, "0,1", 12282),
+        (TWO, "1", 8188),
+        (TWO, "1,0", 8188),
+        (TWO, "GPU-7b", 8188),  # CUDA takes what begins one
+        (TWO, "-1", 0),
+        (TWO, "", 0),
+        (TWO, "2", 0),
+        (TWO, "MIG-7b0e", 0),
+        ("0, GPU-1, 12282, 8.9, 470.82.01", None, 0),  # too old a driver for CUDA 12
+        ("0, GPU-1, 6144, 7.5, 580.65.06", None, 0),
+        ("0, GPU-1, [N/A], [N/A], [N/A]", None, 0),
+        ("No devices were found", None, 0),
+        ("", None, 0),
     ],
 )
 def test_the_memory_of_a_gpu_with_the_kernels_is_known_without_torch(
-    said: str, size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    said: str, visible: str | None, size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program = tmp_path / "nvidia-smi"
     program.write_text(f"#!/bin/sh\necho '{said}'\n")
@@ -213,12 +224,11 @@ def test_the_memory_of_a_gpu_with_the_kernels_is_known_without_torch(
     monkeypatch.setattr(devices, "nvidia_smi", lambda: str(program))
     monkeypatch.setattr(devices, "lacks_to_build", lambda: "")
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     version.write_text("__version__ = '2.9.0'\ncuda: Optional[str] = None\n")
     assert devices.kernels_bytes.__wrapped__() == 0  # a build for the CPU
     version.write_text("__version__ = '2.9.0+cu128'\ncuda: Optional[str] = '12.8'\n")
-    assert devices.kernels_bytes.__wrapped__() == size
-    with monkeypatch.context() as patch:
-        patch.setenv("CUDA_VISIBLE_DEVICES", "-1")
-        assert devices.kernels_bytes.__wrapped__() == 0
+    assert devices.kernels_bytes.__wrapped__() == size << 20
     monkeypatch.setattr(devices, "nvidia_smi", lambda: None)
     assert devices.kernels_bytes.__wrapped__() == 0
