@@ -7,6 +7,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -162,6 +163,36 @@ def test_on_a_gpu_the_old_pair_is_gone_before_the_new_one_is_loaded(
     with pytest.raises(InvalidRequest, match="needs a GGUF file"):  # nothing is freed for it
         engine.load(request_for(*pair, quantization="stored"))
     assert engine.loaded is loaded is not None and isinstance(last(engine), Finished)
+
+
+def test_what_the_old_pair_has_on_a_gpu_counts_as_free_for_the_new_one(
+    engine: LocalEngine, pair: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Planned for what that pair leaves, the new one would go to the CPU. It does if other programs have
+    the memory, and then the old pair stays until the new one is ready."""
+    gpu, free, planned = Device(torch.device("cuda")), 10**10, list[tuple[str, bool]]()
+
+    def free_bytes(device: torch.device) -> int | None:
+        if device.type == "cpu":
+            return None
+        return free if engine.loaded is None else 10**6
+
+    def load(plan: LoadPlan, *_: object, **__: object) -> Any:
+        planned.append((plan.device.torch_device.type, engine.loaded is not None))
+        session = SimpleNamespace(close=lambda: None, parallel=1)
+        return SimpleNamespace(plan=plan, session=session, loaded=SimpleNamespace())
+
+    monkeypatch.setattr("engine.machine.devices.choose", lambda *_, **__: gpu)
+    monkeypatch.setattr(device_memory, "gpu_free_bytes", free_bytes)
+    monkeypatch.setattr(device_memory, "gpu_held_bytes", lambda _: free)
+    monkeypatch.setattr("engine.local.pair.load_pair", load)
+    request = request_for(*pair, quantization="fp32", native=False)
+    engine.load(request)
+    engine.load(request)
+    assert planned == [("cuda", False)] * 2
+    free = 0
+    engine.load(request)
+    assert planned[2:] == [("cpu", True)]
 
 
 def test_a_reply_that_runs_out_is_told_and_the_next_one_works(
