@@ -49,8 +49,9 @@ def prepared(steps: int) -> Iterator[tuple[AcceptanceRule, Sampling, int, bool]]
 
 
 def kept_graphs(steps: int) -> tuple[int, int]:
-    """Return how many graphs a runner keeps at most, each with a pass of the target, and how many tokens
-    they draft in all, if the others draft too at every depth. ``steps`` as in ``prepared``."""
+    """Return how many graphs a runner keeps at most, each with a pass of the target, and how many
+    tokens they draft in all, counting the rare graphs as drafting at each depth. ``steps`` as in
+    ``prepared``."""
     usual = [depth * drafts for _, _, depth, drafts in prepared(steps)]
     others = [depth * (depth <= steps) for depth in GRAPH_DEPTHS]
     others *= OTHER_GRAPHS // len(GRAPH_DEPTHS)

@@ -131,8 +131,8 @@ def take_in(layer: Recurrence, inputs: Tensor, memory: LayerMemory, memories: Me
     """Return the outputs of a step's rows: float32 (rows, heads, value_dim).
 
     ``inputs (rows, width)`` bf16 are those of the linear layer. Stores the state after all certain rows;
-    of more than 16 rows, all but the last 16 are. Before a tree all are; its first row stores the state,
-    and the others begin with that.
+    of more than 16 rows, all but the last 16 are. Before a tree all rows are certain; its first row
+    stores the state, and the others begin with that.
     """
     from engine.kernels.cuda.recurrence_kernel import take_in_rows
 
