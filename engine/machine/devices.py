@@ -247,7 +247,7 @@ def nvidia_smi() -> str | None:
 @lru_cache
 def kernels_bytes() -> int:
     """Return the memory of the first GPU that loads would use with the kernels, without torch; 0 without
-    one, and for a part of one (MIG). Numbers are nvidia-smi's: CUDA's with CUDA_DEVICE_ORDER=PCI_BUS_ID."""
+    one, and for a part of one (MIG). Numbers are nvidia-smi's, as CUDA_DEVICE_ORDER=PCI_BUS_ID."""
     asked = "--query-gpu=index,uuid,memory.total,compute_cap,driver_version"
     wanted = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0].strip()
     try:
