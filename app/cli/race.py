@@ -13,7 +13,7 @@ from typer import Argument, Option
 
 from app import main, paths
 from app.cli import options
-from app.cli.loading import check_loads, open_for_command
+from app.cli.loading import check_loads, open_for_command, with_default_draft
 from app.cli.text.output import progress, table
 from app.inventory import open_inventory
 from app.settings.defaults import Defaults
@@ -94,6 +94,8 @@ def race(
     find_prompts(1)  # mistakes are told before anything is loaded
     base_load = load if base_pair is None else load.alike(base_pair)
     drafts, rivals = (way.proposer if way else None for way in ways)
+    if base_load == load:  # one load, whose draft may be for one side only
+        load = base_load = with_default_draft(load, folder, drafts, rivals)
     # Both first: else mistakes in the second are told after the first is loaded.
     with options.about("rival", "proposer"):
         check_loads(folder, (load, rivals))

@@ -15,6 +15,7 @@ from engine.machine import memory
 from engine.request import Control
 from engine.values.sampling import AcceptanceRule
 from tests.app.cli.conftest import Foretoken
+from tests.support.checkpoints import write_random
 from tests.support.places import PIP
 
 QUICK = ("--quantization", "fp32", "--no-native", "--device", "cpu", "--max-tokens", 8)
@@ -122,6 +123,20 @@ def test_mistakes_are_told_before_anything_is_loaded(
     result = foretoken("race", *words, "--pair", model, *QUICK, "--data-dir", tmp_path)
     assert result.status == 2
     assert message in result.err
+
+
+@pytest.mark.parametrize("base", ["none", "ngram"])
+def test_a_draft_that_one_side_uses_is_loaded_for_both(
+    foretoken: Foretoken, tmp_path: Path, base: str
+) -> None:
+    """The side that does not draft with it was checked alone: --draft-device had no use then."""
+    write_random(tmp_path / "m" / "large", num_hidden_layers=12)
+    write_random(tmp_path / "m" / "small", seed=2, num_hidden_layers=1)
+    sides = ("--base", base, "--rival", "draft,2", "--draft-device", "cpu", "--temperature", 0)
+    large = ("--pair", tmp_path / "m" / "large", "--data-dir", tmp_path / "data")
+    result = foretoken("race", "Hi", *sides, *large, *QUICK, "--pairs", 1)
+    assert result.status == 0, result.err
+    assert result.err.count("small is loaded as the draft") == 1
 
 
 def test_two_pairs_that_do_not_fit_at_once_are_refused_before_either_is_loaded(
