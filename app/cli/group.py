@@ -41,11 +41,13 @@ def group(**settings: Any) -> typer.Typer:
 def _with_options(message: str, field: str, options: dict[str, str]) -> str:
     """Return ``message`` with the option of the ``field`` in place of that, or else before it, and with
     options in place of names with an underscore, which are no words of a sentence."""
-    near = (option for name, option in options.items() if name.rstrip("s") == field.rstrip("s"))
-    own = options.get(field) or next(near, "")  # --depths is the option of a depth
+    # --depths has each depth, --option one of the options.
+    near = "depths" if field == "depth" else field.removesuffix("s")
+    own = options.get(field) or options.get(near, "")
     if own:
         message = re.sub(rf"^{field}(?![\w/.])", own, message)
     for name, option in options.items():
         if "_" in name:
             message = re.sub(rf"(?<![\w/.-]){name}(?![\w/]|[.-]\w)", option, message)
-    return message if own in message else f"{own}: {message}"
+    named = re.search(rf"{own}(?![\w-])", message)  # --base-pair is not --base
+    return message if named else f"{own}: {message}"

@@ -104,7 +104,7 @@ def check_gpu(option: str, value: object, *, needs: bool) -> None:
 
 @contextmanager
 def about(option: str, field: str = "") -> Iterator[None]:
-    """Let errors in what an ``option`` holds be about it; with ``field``, only those about that."""
+    """Raise errors of this block as errors of ``option``; with ``field``, only errors of that field."""
     try:
         yield
     except ForetokenError as error:
