@@ -19,11 +19,12 @@ from app.deploy.methods import DYNAMO, NONE, VLLM, Needs, acceptance_of, method_
 from app.deploy.model import ModelFacts, find, known_models, of_path, unknown
 from app.deploy.planning import make_plan
 from app.deploy.render import Rendered
-from app.deploy.request import SHORTEST, Plan, PlanRequest, Targets
+from app.deploy.request import Plan, PlanRequest, Targets
 from app.deploy.tables import TEXTS, refusal
 from app.inventory import open_inventory
 from engine.errors import DiskError, ForetokenError, InvalidRequest, what_failed
 from engine.files import read_json
+from engine.values import LEAST_CONTEXT
 
 DEFAULT_USERS = 8
 DEFAULT_CONTEXT = 8192
@@ -90,7 +91,7 @@ def request_for(options: PlanOptions, data: Path, found: Measured | None = None)
     context = options.context
     if context is None:
         wanted = targets.isl + targets.osl if targets else DEFAULT_CONTEXT
-        context = min(max(wanted, SHORTEST), target.context)
+        context = min(max(wanted, LEAST_CONTEXT), target.context)
     if targets and targets.rps is not None and options.users is not None:
         raise refusal("users", "rate-and-users")
     if options.backend and options.engine != DYNAMO:

@@ -28,7 +28,8 @@ from engine.values.units import counted
 ALIKE = 1.05
 """Layouts whose speeds differ by less count as equal."""
 
-SHORTEST_CONTEXT = 512
+CONTEXT_STEP = 512
+"""Tokens: contexts that would fit are multiples of it."""
 
 
 def make_plan(request: PlanRequest) -> Plan:
@@ -247,14 +248,13 @@ def _remedies(request: PlanRequest) -> Iterator[tuple[str, PlanRequest]]:
         yield counted(users, "user"), replace(request, users=users)
     least = request.targets.isl + request.targets.osl if request.targets else 0
     context = largest(
-        request.context // SHORTEST_CONTEXT,
+        request.context // CONTEXT_STEP,
         lambda parts: (
-            parts * SHORTEST_CONTEXT < least
-            or fits(replace(request, context=parts * SHORTEST_CONTEXT))
+            parts * CONTEXT_STEP < least or fits(replace(request, context=parts * CONTEXT_STEP))
         ),
     )
-    if context * SHORTEST_CONTEXT >= max(least, 1):
-        tokens = context * SHORTEST_CONTEXT
+    if context * CONTEXT_STEP >= max(least, 1):
+        tokens = context * CONTEXT_STEP
         yield f"a context of {tokens:,} tokens", replace(request, context=tokens)
     if request.method != NONE:
         plain = replace(request, draft=None, draft_model=None, depth=None, acceptance=None, task=None,

@@ -18,12 +18,11 @@ from app.deploy.gpus import AUTO, FORMATS, KV_WIDTHS, Gpus
 from app.deploy.methods import DYNAMO, METHODS, NONE, TRTLLM, VLLM, Method, Needs
 from app.deploy.model import ModelFacts
 from app.deploy.tables import refusal
+from engine.values import LEAST_CONTEXT
 from engine.values.memory import largest
 
 MOST_AT_ONCE = 4096
 """Requests of one copy at once, at most."""
-SHORTEST = 16
-"""Tokens of the shortest context."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +159,7 @@ class PlanRequest:
         if self.task is not None:
             _one_of("task", self.task, tuple(methods.DEPTHS))
         _between("users", self.users, 1, 1_000_000)
-        _between("context", self.context, SHORTEST, self.target.context)
+        _between("context", self.context, LEAST_CONTEXT, self.target.context)
         if self.depth is not None:
             _between("depth", self.depth, 1, DEEPEST)
         if self.acceptance is not None and not 0 <= self.acceptance <= 1:

@@ -13,7 +13,7 @@ from typing import Any
 from app.settings.settings_file import SettingsFile, Values
 from engine.api import AUTO, LoadRequest
 from engine.errors import ForetokenError
-from engine.values import require
+from engine.values import LEAST_CONTEXT, require
 
 log = logging.getLogger(__name__)
 
@@ -136,7 +136,7 @@ def _parse(values: dict[str, Any], path: Path) -> Preferences:
 
 def _pair(value: dict[str, Any]) -> LoadRequest:
     """Return the fields ``PAIR`` of a request. Raises InvalidRequest, KeyError or TypeError."""
-    pair = {name: value[name] for name in PAIR}
+    pair = _raised({name: value[name] for name in PAIR})
     draft = pair["draft"]
     return LoadRequest(
         **{
@@ -146,6 +146,13 @@ def _pair(value: dict[str, Any]) -> LoadRequest:
             "heads": tuple(map(_absolute, pair["heads"])),
         }
     )
+
+
+def _raised(stored: Mapping[str, Any]) -> dict[str, Any]:
+    """Return stored fields of a load; a shorter context, of an earlier version, becomes the least."""
+    context = stored.get("context")
+    short = isinstance(context, int) and 0 < context < LEAST_CONTEXT
+    return {**stored, "context": LEAST_CONTEXT} if short else {**stored}
 
 
 def _absolute(name: str) -> str:
@@ -205,7 +212,7 @@ class LoadOptionsFile:
         """Return a model's options; a wrong value is logged and ignored."""
         stored = self._file.read().get(target)
         try:
-            return LoadOptions(**stored) if isinstance(stored, dict) else LoadOptions()
+            return LoadOptions(**_raised(stored)) if isinstance(stored, dict) else LoadOptions()
         except (ForetokenError, TypeError) as error:
             log.warning("The load options of %s are ignored: %s", target, error)
             return LoadOptions()

@@ -11,7 +11,7 @@ from engine.drafting.heads import kind_in
 from engine.errors import IncompatiblePair, ModelError
 from engine.kernels.formats import AS_STORED, AUTO, FP8, KV_CACHE_DTYPES, QUANTIZATIONS
 from engine.machine import devices, threads
-from engine.values import CHECKPOINT_MB, MAX_ROWS, require
+from engine.values import CHECKPOINT_MB, LEAST_CONTEXT, MAX_ROWS, require
 from engine.values.address import is_address
 
 __all__ = [
@@ -20,8 +20,6 @@ __all__ = [
 
 SEPARATOR = "::"
 """Separates target, draft and heads in one text."""
-LEAST_CONTEXT = 32
-"""Tokens: in fewer no chat template leaves room for a message and a reply."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

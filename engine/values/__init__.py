@@ -18,6 +18,9 @@ MAX_TOP_LOGPROBS = 20
 CHARACTERS_PER_TOKEN = 8
 """Characters per token of the context that may fit it: about twice those of prose and code."""
 
+LEAST_CONTEXT = 32
+"""Tokens: in fewer no chat template leaves room for a message and a reply."""
+
 CHECKPOINT_MB = 256
 """The memory of a sequence's saved recurrent states, unless the user sets it."""
 

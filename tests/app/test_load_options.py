@@ -25,6 +25,7 @@ from engine.api import Loaded, LoadRequest
 from engine.errors import InvalidRequest, OutOfMemory
 from engine.loading.catalog import open_catalog
 from engine.loading.progress import LoadProgress, Stage
+from engine.values import LEAST_CONTEXT
 from tests.support.recital import reciting_engine
 
 
@@ -185,6 +186,17 @@ def test_what_the_command_line_states_comes_before_load_options(tmp_path: Path) 
     assert first_load(tmp_path, settings).load.context == 512
     stated = first_load(tmp_path, replace(settings, fixed=frozenset({"context", "pair"})))
     assert (stated.load.context, stated.load.threads) == (None, 1)
+
+
+def test_a_context_of_an_earlier_version_becomes_the_least(tmp_path: Path) -> None:
+    """With it, every other option of the model was dropped, and the pair to start with."""
+    (tmp_path / "load_options.json").write_text('{"pip": {"context": 5, "threads": 1}}')
+    assert LoadOptionsFile(tmp_path).of("pip") == LoadOptions(context=LEAST_CONTEXT, threads=1)
+    PreferencesFile(tmp_path).keep(last=LoadRequest(target="pip-draft", context=77))
+    file = PreferencesFile(tmp_path).path
+    file.write_text(file.read_text().replace("77", "31"))
+    last = PreferencesFile(tmp_path).read().last
+    assert last == LoadRequest(target="pip-draft", context=LEAST_CONTEXT)
 
 
 def test_a_damaged_file_of_load_options_is_no_obstacle(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from app.deploy.planning import fits, make_plan
 from app.deploy.request import PlanRequest, Targets
 from app.deploy.support import notes
 from engine.errors import ForetokenError, InvalidRequest, OutOfMemory
+from engine.values import LEAST_CONTEXT
 
 
 def asked(target: str = "llama-3.1-8b", gpus: str = "1xH100", engine: str = "vllm", **more):
@@ -29,7 +30,7 @@ REQUESTS = st.builds(
     st.sampled_from(ENGINES),
     method=st.sampled_from(sorted(METHODS)),
     users=st.integers(1, 2000),
-    context=st.integers(16, 40_960),
+    context=st.integers(LEAST_CONTEXT, 40_960),
     kv_cache_dtype=st.sampled_from(["auto", "fp8"]),
     quantization=st.sampled_from(["auto", "fp8", "nvfp4", "awq"]),
 )
@@ -49,7 +50,7 @@ def test_a_plan_holds_everybody_or_is_none(request: PlanRequest) -> None:
     memory, layout = plan.memory, plan.layout
     assert memory.needed <= memory.available < request.gpus.kind.memory
     assert layout.gpus <= request.gpus.count
-    assert memory.users * layout.replicas >= request.users
+    assert memory.users * memory.groups * layout.replicas >= request.users
     assert memory.most_users >= memory.users
     # All copies' parts together are no less than the weights themselves.
     assert memory.weights * layout.copy >= plan.setup.network.total_weights * 0.999
@@ -62,7 +63,7 @@ def test_what_fits_still_does_with_less_to_hold_or_more_to_hold_it(request: Plan
     if not fits(request):
         return
     assert fits(replace(request, users=max(1, request.users // 2)))
-    assert fits(replace(request, context=max(16, request.context // 2)))
+    assert fits(replace(request, context=max(LEAST_CONTEXT, request.context // 2)))
     assert fits(replace(request, gpus=Gpus(request.gpus.kind, request.gpus.count * 2)))
     assert fits(replace(request, kv_cache_dtype="fp8"))
 
