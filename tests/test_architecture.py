@@ -115,8 +115,11 @@ BEHIND_THE_DOOR = {
         "engine.machine.compilers",
     ),
     "app.documents.reading": ("engine.machine.worker_process",),  # reads strangers' files
-    # gets a compiler and tries it
-    "app.cli.settings": ("engine.machine.compilers", "engine.backends.native.build"),
+    "app.cli.settings": (  # gets a compiler and tries it, and says if a stored GPU is not here
+        "engine.machine.compilers",
+        "engine.backends.native.build",
+        "engine.machine.devices",
+    ),
     # Before anything is loaded, only the registry knows which proposers and options there may be.
     "app.cli.chat": ("engine.drafting.proposers",),
     "app.cli.bench.sweep": ("engine.drafting.proposers",),

@@ -97,10 +97,12 @@ def chat(
 ) -> None:
     """Answer a prompt in the terminal, or chat there."""
     conversations = replies.collect(prompt, prompts_file)
-    for name, given in (("file", file), ("image", image), ("mcp", mcp)):
+    limited = thinking_budget is not None
+    templated = {"file": file, "image": image, "mcp": mcp, "thinking_budget": limited}
+    for name, given in templated.items():
         if given and raw:
             raise InvalidRequest(
-                name, f"--{name} needs a chat template, which --raw skips. Leave one out."
+                name, f"{name} needs a chat template, which --raw skips. Leave one out."
             )
     options.no_use("mcp_trust", mcp_trust and not mcp, without="--mcp")
     files = replies.read_all(file or ())
@@ -124,6 +126,9 @@ def chat(
         if not drafting.chosen and (measured := defaults.of(loaded)):
             print(f"Note: the default of this pair is {measured}.", file=sys.stderr)
         if note := _thinking_note(thinking, loaded.capabilities.thinking):
+            print(note, file=sys.stderr)
+        if limited and not (loaded.server or loaded.capabilities.thinking_budget):
+            note = "Note: this model marks no thoughts, so --thinking-budget has no use."
             print(note, file=sys.stderr)
         tools = scope.enter_context(opened(mcp, mcp_trust or (), loaded)) if mcp else None
         reply_options = replies.ReplyOptions(

@@ -4,6 +4,7 @@ kernels, and a report of a fault."""
 from __future__ import annotations
 
 import json
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -19,6 +20,7 @@ from app.main import DEFAULT_PAIR, Settings, first_load
 from app.settings.preferences import Preferences, PreferencesFile, StartWith
 from engine.api import LoadRequest
 from engine.errors import InvalidRequest
+from engine.machine import devices
 from engine.request import PLAIN
 
 if TYPE_CHECKING:
@@ -43,7 +45,6 @@ def settings(
     file = PreferencesFile(paths.data_folder(data_dir))
     changes: dict[str, Any] = {} if start is None else _started_with(start)
     if device is not None:
-        options.check_gpu("device", device, needs=device == "cuda")
         changes["device"] = device
     if threads is not None:
         changes["threads"] = _count(threads)
@@ -61,6 +62,8 @@ def settings(
     print(f"Device: {device_}. CPU threads: {count or 'automatic'}. Compiled kernels: {step}.")
     if changes:
         print(f"Saved in {file.path}; it applies from the next start.")
+    if device == "cuda" and not devices.has_driver():
+        print("Note: without an NVIDIA driver, as here, the app runs on the CPU.", file=sys.stderr)
     if as_json:
         print(json.dumps(asdict(preferences), ensure_ascii=False))
 

@@ -126,7 +126,7 @@ class Defaults:
         """Delete the defaults of the pair of that name, or all entries; return how many defaults went."""
         with self._file.change() as values:
             gone = [key for key, one in self._parsed(values).items() if pair in (None, one.pair)]
-            for key in gone if pair else [*values.get("defaults", {})]:
+            for key in [*values.get("defaults", {})] if pair is None else gone:
                 del values["defaults"][key]
         return len(gone)
 

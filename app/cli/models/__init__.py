@@ -111,6 +111,9 @@ def defaults(
     stored = Defaults(paths.data_folder(data_dir))
     if clear:
         count = stored.clear(pair)
+        none = f"{pair!r} has no measured default. To list them: foretoken models defaults"
+        if pair is not None and not count:
+            raise InvalidRequest("pair", none)
         print(f"Deleted {counted(count, 'measured default')}.")
         return
     chosen = [one for one in stored.all().values() if pair in (None, one.pair)]

@@ -54,9 +54,10 @@ def test_documents_go_with_the_first_message(
     foretoken: Foretoken, tmp_path: Path, traced: Path
 ) -> None:
     report = written(tmp_path, "report.pdf", made.pdf(["Once upon a time", *["word " * 900] * 3]))
-    asked = ("--file", report, "--max-tokens", 2, "--trace", traced)
+    asked = ("--file", report, "--max-tokens", 2, "--trace", traced, "--thinking-budget", 5)
     result = foretoken("chat", "Sum it up.", "--pair", "pip", *asked)
     assert result.status == 0, result.err
+    assert "this model marks no thoughts, so --thinking-budget has no use" in result.err
     assert "Note: pages 2-4 of report.pdf are left out" in result.err
     started = next(e for e in trace.read(traced.read_text().splitlines()) if isinstance(e, Started))
     assert 30 < len(started.prompt_tokens or ()) < 300

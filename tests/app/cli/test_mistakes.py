@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from app.main import Settings, first_load
+from engine.api import LoadRequest
+from engine.loading.planning.facts import device_for
 from tests.app.cli.conftest import Foretoken
 from tests.support.checkpoints import VOCABULARY
 
@@ -76,6 +79,12 @@ def test_a_mistake_is_one_message_and_status_2(
         ("chat Hello --controller off --depth 3", "--depth has no use with --controller off"),
         ("chat Hello --pair pip:: --draft-device cpu", "--draft-device has no use without a draft"),
         ("ui --pair pip:: --draft-device cpu", "--draft-device has no use without a draft"),
+        (
+            "chat Hi --raw --thinking-budget 5",
+            "--thinking-budget needs a chat template, which --raw",
+        ),
+        ("models defaults nope --clear", "'nope' has no measured default"),
+        ("plan llama-3.1-8b --gpus H100 --context 31", "--context is 31; it must be 32 to"),
         ("ui --context 5", "--context is 5; it must be 32 or more"),
         ("diagnostics --pair pip", "--pair has no use without --gpu"),
         ("diagnostics --gpu --pair nope", "There is no pair or model 'nope'"),
@@ -192,8 +201,6 @@ def test_what_needs_a_gpu_is_refused_before_an_app_starts(
 ) -> None:
     """It started without a model, and every later load was refused as well."""
     monkeypatch.setattr("engine.machine.devices.has_driver", lambda: False)
-    kept = foretoken("settings", "--device", "cuda")
-    assert (kept.status, kept.out) == (2, "") and "--device is cuda, but there is no" in kept.err
     for option, value in (
         ("--device", "cuda"),
         ("--draft-device", "cuda"),
@@ -203,6 +210,20 @@ def test_what_needs_a_gpu_is_refused_before_an_app_starts(
         result = foretoken(command, option, value)
         assert (result.status, result.out) == (2, "")
         assert f"{option} is {value}, but there is no NVIDIA driver here" in result.err
+
+
+def test_a_gpu_is_kept_for_another_machine_and_left_out_here(
+    foretoken: Foretoken, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was refused, also where an image for another machine was made."""
+    monkeypatch.setattr("engine.machine.devices.has_driver", lambda: False)
+    kept = foretoken("settings", "--device", "cuda", "--data-dir", tmp_path)
+    assert (
+        kept.status == 0 and "Device: cuda." in kept.out and "Note: without an NVIDIA" in kept.err
+    )
+    settings = Settings(load=LoadRequest(target="pip"), data_dir=tmp_path)
+    load = first_load(tmp_path, settings).load
+    assert load.device == "cuda" and not device_for(load).is_gpu
 
 
 @pytest.mark.parametrize("command", ["ui", "serve"])

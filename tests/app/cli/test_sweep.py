@@ -53,6 +53,7 @@ def test_a_sweep_prints_writes_and_keeps_a_default_that_is_used_shown_and_forgot
     assert "  random: " in shown.out
     assert shown.last_json["defaults"][0]["winner"]["prompts"] == 1
     assert str(kept) in foretoken("models", "list", *data).out
+    assert foretoken("models", "defaults", "", "--clear", *data).status == 2  # it deleted all
     assert "Deleted 1 measured default." in foretoken("models", "defaults", "--clear", *data).out
     assert "No measured defaults" in foretoken("models", "defaults", *data).out
 
