@@ -27,7 +27,7 @@ from engine.decoding.proposer import (
 from engine.decoding.sampling import Sampler
 from engine.decoding.target import Target
 from engine.decoding.verifier import VerifierOutput, ancestries
-from engine.decoding.work import Moment, SharedClock, VerifyWork, WorkItem
+from engine.decoding.work import SharedClock, VerifyWork, WorkItem
 from engine.events import Budget, Timing, Tree
 from engine.models.rounds import PendingRound, RoundRunner
 from engine.values import RoundResult
@@ -100,7 +100,7 @@ class DeviceLauncher:
     def ahead(self) -> int:
         return self.drafter.ahead if self._is_alone() else 0
 
-    def launch(self, budget: Budget, started: Moment) -> bool:
+    def launch(self, budget: Budget, started: float) -> bool:
         shared = not self._is_alone()
         if shared and self.running:
             return False
@@ -112,7 +112,7 @@ class DeviceLauncher:
         if depth and not self.drafter.is_ready(waits=bool(self.running)):
             return False
         nodes = min(budget.nodes, most_nodes) if depth else 0
-        round = self.drafter.propose(replace(budget, depth=depth, nodes=nodes), started.wall)
+        round = self.drafter.propose(replace(budget, depth=depth, nodes=nodes), started)
         if shared:
             self._settle()
             tree = Tree() if round.proposal is None else round.proposal.tree
@@ -137,11 +137,7 @@ class DeviceLauncher:
         self._read = running, result, perf_counter()
         return _round_output(running, result)
 
-    def commit(self, output: RoundOutput) -> tuple[Timing, Timing]:
-        timing = self._commit(output)
-        return timing, timing
-
-    def _commit(self, output: RoundOutput) -> Timing:
+    def commit(self, output: RoundOutput) -> Timing:
         running, result, read_at = self._read
         self.drafter.commit(result.tokens[:-1], running.depth)
         if running.work is not None or not self.drafter.ahead:  # heads read up to there

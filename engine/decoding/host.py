@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from time import perf_counter
+
 from engine.decoding.context import Context
 from engine.decoding.loop import RoundOutput
 from engine.decoding.proposer import Proposer
 from engine.decoding.target import Target
 from engine.decoding.verifier import Verifier, ancestries
-from engine.decoding.work import Moment, SharedClock, VerifyWork, WorkItem
+from engine.decoding.work import SharedClock, VerifyWork, WorkItem
 from engine.events import Budget, Timing
 
 
@@ -30,10 +32,10 @@ class HostLauncher:
         self.proposer, self.verifier = proposer, verifier
         self._shares, self._clock = shares, SharedClock()
 
-    def launch(self, budget: Budget, started: Moment) -> bool:
+    def launch(self, budget: Budget, started: float) -> bool:
         self._budget = budget
         self._proposal = self.proposer.propose(self.context, budget)
-        drafted = Moment.now()
+        drafted = perf_counter()
         if (mask := self.verifier.sampler.mask) is not None:
             mask.precompute(ancestries(self._proposal.tree))
         self._verify_work = VerifyWork(self.target, self.context.tokens[-1], self._proposal.tree)
@@ -46,26 +48,16 @@ class HostLauncher:
 
     def read(self) -> RoundOutput:
         logits = self._verify_work.logits()
-        self._verified = Moment.now()
+        self._verified_at = perf_counter()
         return RoundOutput(
             self._budget, self._proposal, self.verifier(logits, self._proposal, self.context)
         )
 
-    def commit(self, output: RoundOutput) -> tuple[Timing, Timing]:
+    def commit(self, output: RoundOutput) -> Timing:
         acceptance = output.verifier_output.acceptance
         self.target.commit(acceptance.path)
         self.proposer.observe(acceptance)
-        (started, drafted), verified, ended = self._times, self._verified, Moment.now()
-        timing = self._clock.timing(
-            started.wall, drafted.wall, verified.wall, self._verify_work.began
-        )
-        if self.target.model.info.device != "cpu":
-            return timing, timing
-        return timing, Timing(
-            drafted.computed - started.computed,
-            verified.computed - drafted.computed,
-            ended.computed - started.computed,
-        )
+        return self._clock.timing(*self._times, self._verified_at, self._verify_work.began)
 
     def close(self) -> None:
         self.target.rewind(len(self.context.tokens) - 1)

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Generator
 from contextlib import closing
 from dataclasses import dataclass, replace
+from time import perf_counter
 from typing import Protocol
 
 from engine.decoding.context import Context
 from engine.decoding.controller import Controller
 from engine.decoding.proposer import DraftProposal
 from engine.decoding.verifier import VerifierOutput
-from engine.decoding.work import Moment, WorkItem
+from engine.decoding.work import WorkItem
 from engine.events import Budget, Round, Timing
 
 
@@ -43,10 +44,10 @@ class Launcher(Protocol):
     def ahead(self) -> int:
         """The number of unread rounds that may be followed by another: 0 or 1."""
 
-    def launch(self, budget: Budget, started: Moment) -> bool:
+    def launch(self, budget: Budget, started: float) -> bool:
         """Begin a round: propose and verify. Return False if the round before it must be read first.
 
-        ``started``: before the budget was computed.
+        ``started``: the time before the budget was computed, by ``perf_counter``.
         """
 
     @property
@@ -56,11 +57,8 @@ class Launcher(Protocol):
     def read(self) -> RoundOutput:
         """Wait for the oldest round and return it. Raises ModelError for logits that are not finite."""
 
-    def commit(self, output: RoundOutput) -> tuple[Timing, Timing]:
-        """Commit the accepted path and report it to the proposer.
-
-        Return the round's times, and those by which the controller compares: see ``Moment``.
-        """
+    def commit(self, output: RoundOutput) -> Timing:
+        """Commit the accepted path, report it to the proposer, and return the round's times."""
 
     def close(self) -> None:
         """End the request. The target's state holds the context then, but for the pending token."""
@@ -104,7 +102,7 @@ class RoundLoop:
         """
         # Each unread round brings at least one token.
         while self._unread <= self._launcher.ahead and self._unread < self._room:
-            started = Moment.now()
+            started = perf_counter()
             budget = self._budget or self._controller.budget()
             if not self._launcher.launch(_within(budget, self._room - self._unread - 1), started):
                 self._budget = budget
@@ -116,7 +114,7 @@ class RoundLoop:
         """Verify, accept and commit the oldest round; append its tokens to the context and return it."""
         result = self._launcher.read()
         self._unread -= 1
-        timing, computing = self._launcher.commit(result)
+        timing = self._launcher.commit(result)
         proposal, output = result.proposal, result.verifier_output
         acceptance, drafted = output.acceptance, proposal.tree.tokens
         tokens = [*(drafted[node] for node in acceptance.path), acceptance.next_token]
@@ -125,8 +123,7 @@ class RoundLoop:
         round = Round(
             index=self._index,
             proposer=proposal.by or self._name,
-            # Only controller and proposer use what is needed.
-            budget=replace(result.budget, needed=()) if result.budget.needed else result.budget,
+            budget=replace(result.budget, needed=()),  # only controller and proposer use it
             tree=proposal.tree,
             accepted_path=acceptance.path,
             next_token=acceptance.next_token,
@@ -139,7 +136,7 @@ class RoundLoop:
             top_tokens=output.top_tokens,
             top_logprobs=output.top_logprobs,
         )
-        self._controller.observe(replace(round, timing=computing))
+        self._controller.observe(round)
         self._index += 1
         return round
 
@@ -164,8 +161,6 @@ def decode(
 
 def _within(budget: Budget, room: int) -> Budget:
     """Limit the depth to ``room``, the tokens still wanted besides the target's own."""
-    if max(budget.depth, len(budget.needed)) <= room:  # mostly, and copying it takes time
-        return budget
     return replace(
         budget,
         depth=min(budget.depth, room),

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import count
-from time import perf_counter, thread_time
-from typing import NamedTuple
+from time import perf_counter
 
 from torch import Tensor
 
@@ -20,22 +19,6 @@ from engine.models.base import Entry
 _numbers = count()
 _SHORTEST_EDIT = 32
 """Tokens behind the last state that is saved within a prompt."""
-
-
-class Moment(NamedTuple):
-    """A point in time, in seconds: by the clock, and by what the thread has computed until then.
-
-    On a busy machine a step of a small model often takes many times its computing time by the clock,
-    because another program has its core. Other programs slow what computes longer by as much more, so
-    computing times are what steps are compared by; but a GPU's are only seen by the clock.
-    """
-
-    wall: float
-    computed: float
-
-    @classmethod
-    def now(cls) -> Moment:
-        return cls(perf_counter(), thread_time())
 
 
 class WorkItem:

@@ -67,7 +67,7 @@ class Batcher:
         _attempt(item, lambda: item.compute(rows))
 
     def _pass(self, verifies: Sequence[VerifyWork], prefill: PrefillWork | None) -> None:
-        began, started = perf_counter(), self._controller.clock()
+        began = perf_counter()
         rows = sum(item.rows for item in verifies)
         chunk, logits = None, None
         try:
@@ -91,7 +91,7 @@ class Batcher:
         if prefill is not None and chunk is not None:
             prefill.finish(chunk)
         elif not self._rounds:
-            self._controller.observe_pass(rows, self._controller.clock() - started)
+            self._controller.observe_pass(rows, perf_counter() - began)
 
 
 def _fitting(items: Sequence[VerifyWork]) -> list[VerifyWork]:

@@ -388,4 +388,4 @@ class Session:
         """
         verify = self.controllers.costs.verify
         if not self.target.runs_rounds and not verify.known:
-            warm_up(self.target.model, verify, self.controllers.clock, self._times)
+            warm_up(self.target.model, verify, stored=self._times)

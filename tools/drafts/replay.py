@@ -19,7 +19,6 @@ from engine.decoding.context import Context
 from engine.decoding.loop import RoundLoop, RoundOutput, StoppingCriteria
 from engine.decoding.proposer import DraftProposal, Proposer
 from engine.decoding.verifier import VerifierOutput
-from engine.decoding.work import Moment
 from engine.drafting import proposers
 from engine.drafting.controllers.factory import ControllerFactory
 from engine.drafting.controllers.warm_up import ROWS
@@ -107,7 +106,7 @@ class _Launcher:
     seconds: float = 0.0
     _output: RoundOutput | None = None
 
-    def launch(self, budget: Budget, started: Moment) -> bool:
+    def launch(self, budget: Budget, started: float) -> bool:
         for member in self.members.values():
             member.steps = 0.0
         self._output = self._verified(budget, self.proposer.propose(self.context, budget))
@@ -117,7 +116,7 @@ class _Launcher:
         assert self._output is not None
         return self._output
 
-    def commit(self, output: RoundOutput) -> tuple[Timing, Timing]:
+    def commit(self, output: RoundOutput) -> Timing:
         self.proposer.observe(output.verifier_output.acceptance)
         rows = len(output.proposal.tree)
         draft = sum(
@@ -126,8 +125,7 @@ class _Launcher:
         draft += _LOOK_UP * self.machine.verify_s[0]
         draft, verify = draft * self._jitter(), self.machine.verify_s[rows] * self._jitter()
         self.seconds += draft + verify
-        timing = Timing(draft, verify, draft + verify)
-        return timing, timing
+        return Timing(draft, verify, draft + verify)
 
     def close(self) -> None: ...
 

@@ -27,7 +27,7 @@ from time import perf_counter
 from typing import NamedTuple
 
 from engine.drafting.controllers.proposer_statistics import ProposerStatistics
-from engine.drafting.controllers.times import PLAIN, Costs, Times
+from engine.drafting.controllers.times import Costs, Times
 from engine.events import Budget, Decision, Round
 from engine.stats import percent, times
 from engine.values import MAX_DEPTH, MAX_ROWS
@@ -45,13 +45,10 @@ _LEAST_LIKELY = 1e-3
 """The search for a depth ends where the last token is accepted more rarely than this."""
 _DECIDE, _LOOK = 3, 16
 """Rounds after which an option, and after which the times of rounds, are estimated again."""
-_RENEW, _LEAST_UNSURE = 8, 1 / 16
-"""Rounds after which the time of a plain round is measured again, over what a new measurement weighs."""
 _COST_DEPTH = 8
 """Depth up to which the cost of one more token is averaged: rows beyond it cost more and are rare."""
 _ANNOUNCE = 16
-"""Minimum rounds between the first two reasons for one option, for readers, and because a reason takes as
-long as a dozen decisions. Each later one comes after twice as many."""
+"""Minimum rounds between two reasons for one option, for readers, and because reasons take time."""
 
 
 class OtherRequests(NamedTuple):
@@ -106,8 +103,6 @@ class Auto:
         self.deepest, self.costs, self.members = deepest, costs, members
         self._recall, self._clock = recall, clock
         self._ended = 0.0  # end of the last round; 0: none yet
-        self._plain = False  # whether it was plain
-        self._renews = False  # the try of plain decoding takes one more round
         self._drafted: str | None = None  # who drafted last, and has nothing to catch up with
         self._active: str | None = None  # drafts in this round
         self._leader: str | None = next(iter(members))
@@ -124,23 +119,21 @@ class Auto:
         self._times: dict[str | None, _RoundTimes] = {}
         self._recall_s: list[float] = []
         self._options: dict[str | None, Option] = {}
-        self._tries: dict[str | None, Option] = {}
+        self._tries: dict[str, Option] = {}
         self._announced: Decision | None = None
         self._guess: Option | None = None  # announced by the prior alone
-        self._announce_at = 0  # by ``_rounds``
+        self._announced_at = 0  # by ``_rounds``
         for member in members.values():
             member.begin()
 
     def budget(self, beside: OtherRequests | None = None, extra_s: float = 0.0) -> Budget:
         """Return how far the next round may draft, ``beside`` others. ``extra_s``: seconds that a round
         with a draft takes besides."""
-        known = self.costs.verify.trust(PLAIN) if beside is None else self.costs.verify.known
         if beside is None:
             beside = OtherRequests()
             if self._ended:
-                seconds = (self._clock() - self._ended) / self.costs.pace
-                self.costs.between.learn(int(not self._plain), seconds)
-        if not known or not self.deepest:
+                self.costs.observe_between(self._clock() - self._ended)
+        if not self.costs.verify.known or not self.deepest:
             # Measure a plain round first: all others are compared with it.
             return Budget(0, 0, proposer=self._proposer(None))
         situation = beside.requests, round(beside.rows), extra_s > 0
@@ -150,9 +143,9 @@ class Auto:
             self.refresh_times()
         for name in (None, *self.members):
             if name not in self._options:
-                self._options[name] = self._plain_option() if name is None else self._best(name)
+                self._options[name] = self._plain() if name is None else self._best(name)
         self.leader = leader = self._lead()
-        chosen = self._options[None] if self._renews else self._affordable_try(leader) or leader
+        chosen = self._affordable_try(leader) or leader
         self._active = name = chosen.name
         self._tried = None if chosen is leader else leader.speed
         floors, depth = (0.0, 0.0), chosen.depth
@@ -176,7 +169,6 @@ class Auto:
 
     def observe(self, round: Round, *, shared: bool = False) -> None:
         """Learn from a finished round. ``shared``: its pass had rows of others."""
-        self._ended = self._clock()
         name, timing = self._active if round.budget.depth else None, round.timing
         verify, draft_times, caught_up = self.costs.verify, None, name == self._drafted
         if self._recall is not None and round.proposer == self._recall[0]:
@@ -187,15 +179,7 @@ class Auto:
         if not shared:
             verify.observe_step(1 + len(round.tree))
             # Sampling and acceptance count as verification: they too grow with the rows.
-            # A plain round behind a draft takes longer: the caches hold something else.
-            again, self._plain = self._plain, draft_times is None
-            self._renews = self._plain and not again and self._tried is not None
-            if not self._plain:
-                steps.append((verify, 1 + len(round.tree), timing.total_s - timing.draft_s))
-                self.costs.plain_age += 1
-            elif again:
-                steps.append((verify, PLAIN, timing.total_s))
-                self.costs.plain_age = 0
+            steps.append((verify, 1 + len(round.tree), timing.total_s - timing.draft_s))
         if draft_times is not None and caught_up:
             steps.append((draft_times, round.tree.depth, timing.draft_s))
             if not draft_times.known:
@@ -217,10 +201,11 @@ class Auto:
             self._saved += _SAVED * seconds
         if self._rounds % _LOOK == 0:
             self.refresh_times()
+        self._ended = self._clock()
 
     def skip_round(self) -> None:
         """Note a round that another controller decided."""
-        self._drafted, self._plain = None, False
+        self._drafted = None
         self._ended = self._clock()
 
     def refresh_times(self) -> None:
@@ -257,34 +242,28 @@ class Auto:
         return leader
 
     def _affordable_try(self, leader: Option) -> Option | None:
-        """Return the try that loses least, if the savings pay for it; none beside others.
-
-        A drafter that was never measured comes first. Of plain decoding only the time must be known.
-        """
-        if self._beside.requests:
+        """Return the try that loses least, if the savings pay for it; none beside others."""
+        if self._beside.requests or not (others := [n for n in self.members if n != leader.name]):
             return None
-        others: list[str | None] = [name for name in self.members if name != leader.name]
-        unsure = max(1 - self.costs.verify.trust(PLAIN), _LEAST_UNSURE)
-        if leader.name is not None and unsure * self.costs.plain_age >= _RENEW:
-            others.append(None)
-        prices = dict[str | None, tuple[bool, float]]()
         for name in others:
-            if (each := self._tries.get(name)) is None:
-                each = self._options[None] if name is None else self._best(name, most=_TRY)
-                self._tries[name] = each
-            measured = name is None or self.members[name].measured
-            rounds = 1 if name else 2
-            prices[name] = measured, rounds * (each.seconds - each.tokens / leader.speed)
-        name = min(prices, key=prices.__getitem__, default=None)
-        return self._tries[name] if prices and prices[name][1] <= self._saved else None
+            if name not in self._tries:
+                self._tries[name] = self._best(name, most=_TRY)
+        # A drafter that was never measured comes first.
+        prices = {
+            name: (self.members[name].measured, each.seconds - each.tokens / leader.speed)
+            for name in others
+            for each in (self._tries[name],)
+        }
+        name = min(prices, key=prices.__getitem__)
+        return self._tries[name] if prices[name][1] <= self._saved else None
 
-    def _plain_option(self) -> Option:
+    def _plain(self) -> Option:
         seconds = self._round_times(None).seconds[0]
         return Option(None, 0, 1.0, 1.0, seconds, 0.0, (self._beside.tokens + 1) / seconds)
 
     def _best(self, name: str, rate: float | None = None, most: int = MAX_DEPTH) -> Option:
         """Return a drafter at its best depth up to ``most``. ``rate``: assume this acceptance."""
-        found, option = self._round_times(name), self._plain_option()
+        found, option = self._round_times(name), self._plain()
         tokens = rows = before = 1.0
         stopped, draft_s = 0.0, found.drafts[0]  # stopped: of drafts that end before this token
         best = option._replace(name=name, speed=0.0)
@@ -309,11 +288,9 @@ class Auto:
         costs, beside = self.costs, self._beside
         verify, first = costs.verify.table(MAX_ROWS), min(1 + round(beside.rows), MAX_ROWS)
         # Waits at the usual pace, as the times are.
-        always = costs.verify.wait / costs.pace + beside.draft_s
-        plain = verify[first if beside.requests else PLAIN] + costs.between(0)
-        seconds, drafts, token_s, row_s = [plain + always], [0.0], 0.0, 0.0
+        always = costs.between + costs.verify.wait / costs.pace + beside.draft_s
+        seconds, drafts, token_s, row_s = [verify[first] + always], [0.0], 0.0, 0.0
         if name is not None:
-            always += costs.between(1)
             member, taken = self.members[name], self.members[name].draft_times
             depths = range(self._room + 1)
             # Also of drafts that end with their first token, of which nothing is verified.
@@ -332,10 +309,9 @@ class Auto:
         if self._recall is not None and not self._recall_s:
             verify, drafts = self.costs.verify.table(MAX_ROWS), self._recall[1]
             first = min(1 + round(self._beside.rows), MAX_ROWS)
-            always = self.costs.verify.wait / self.costs.pace + self.costs.between(1)
-            always += self._beside.draft_s
+            rest = self._round_times(None).seconds[0] - verify[first]
             self._recall_s += [
-                verify[min(first + count, MAX_ROWS)] + drafts(count) + always
+                verify[min(first + count, MAX_ROWS)] + drafts(count) + rest
                 for count in range(1, self._room + 1)
             ]
         return self._recall_s
@@ -348,13 +324,13 @@ class Auto:
     def _announce(self, leader: Option, depth: int) -> Decision | None:
         """Return the decision if it differs from the one announced last."""
         told = self._announced
-        soon = self._rounds < self._announce_at
+        soon = self._rounds - self._announced_at < _ANNOUNCE
         measured = leader.name is None or self.members[leader.name].measured
         stale = self._guess is not None and measured and leader is not self._guess
         if soon and not stale and told is not None and bool(told.depth) == bool(depth):
             return None
         self._guess = None if measured else leader
-        plain, self._announce_at = self._options[None], 2 * self._rounds + _ANNOUNCE
+        plain, self._announced_at = self._options[None], self._rounds
         best = max((self._options[name] for name in self.members), key=_speed)
         assert best.name is not None
         needed = self.needed(best.name, (1 + _MARGIN) * plain.speed)

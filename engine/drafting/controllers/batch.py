@@ -9,10 +9,9 @@ many: then all rows go to pending tokens, which always count.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from time import perf_counter
 
 from engine.decoding.context import PREFILL_PART
 from engine.decoding.controller import Controller
@@ -35,8 +34,8 @@ _PREFILL_SPEED = 4
 class BatchController:
     """The requests that run on one target."""
 
-    def __init__(self, costs: Costs, clock: Callable[[], float] = perf_counter) -> None:
-        self.costs, self.clock = costs, clock
+    def __init__(self, costs: Costs) -> None:
+        self.costs = costs
         self.changes = 0  # of the set of running requests
         self.running = 0
         self._members: list[BatchMember] = []
@@ -107,7 +106,6 @@ class BatchMember:
     ) -> None:
         """``may_draft``: whether it drafts beside others. ``statistics``: of its proposer's prefill."""
         self.inner, self._batch, self._statistics = inner, batch, statistics
-        self.clock = batch.clock
         self._auto = inner if isinstance(inner, Auto) else None
         self._deepest, self._may_draft = deepest, may_draft
         self._seen, self._alone = batch.changes, batch.running < 2

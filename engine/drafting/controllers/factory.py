@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from time import perf_counter, thread_time
+from time import perf_counter
 
 from engine.decoding.controller import Controller
 from engine.decoding.proposer import ChoosingProposer, Proposer
@@ -49,15 +49,13 @@ class ControllerFactory:
         model: Model | None = None,
         *,
         stops_early: bool = True,
-        clock: Callable[[], float] | None = None,
+        clock: Callable[[], float] = perf_counter,
     ) -> None:
         """``model``: the target. ``stops_early``: whether drafts may (see ``Budget.floor``); in captured
-        rounds they cannot. ``clock``: by default the thread's computing time on a CPU, see ``Moment``."""
-        on_cpu = model is not None and model.info.device == "cpu"
-        self.clock = clock or (thread_time if on_cpu else perf_counter)
+        rounds they cannot."""
         self.costs = Costs(_times_of(model))
-        self.batch = BatchController(self.costs, self.clock)
-        self.stops_early = stops_early
+        self.batch = BatchController(self.costs)
+        self.stops_early, self._clock = stops_early, clock
         self._proposers: dict[tuple[str, AcceptanceRule], ProposerStatistics] = {}
 
     def controller(
@@ -74,7 +72,7 @@ class ControllerFactory:
             times = self._statistics(proposer.recall_name, sampler).draft_times
             recall = proposer.recall_name, times
         members = {name: self._statistics(name, sampler) for name in names}
-        return Auto(speculation.deepest, self.costs, members, recall, self.clock)
+        return Auto(speculation.deepest, self.costs, members, recall, self._clock)
 
     def batch_member(
         self,

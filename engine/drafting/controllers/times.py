@@ -15,8 +15,6 @@ _WAITS = 0.03
 """Weight of a new call in the mean wait: about the last thirty matter."""
 _OUTLIER = 2.0
 """Limit of a measurement, as a factor above or below the expected time."""
-PLAIN = 0
-"""The size of a plain round in ``Costs.verify``, which is that of one row until it was measured."""
 
 
 class Times:
@@ -46,15 +44,10 @@ class Times:
         """Return whether ``size`` lies within the measured ones."""
         return self.known and self._sizes[0] <= size <= self._sizes[-1]
 
-    def trust(self, size: int) -> float:
-        """Return the weight of what is known of a size beside a new measurement: 0 for an unknown one."""
-        seen = self._seen.get(size, 0)
-        return seen / (seen + 1)
-
     def learn(self, size: int, seconds: float) -> None:
         """Move the size's time towards a new measurement."""
         if size not in self._seconds:
-            known = self.covers(size) or (self.known and size == PLAIN)
+            known = self.covers(size)
             start = self._rest(self.expected(size) if known else seconds)
             self._sizes.insert(bisect_left(self._sizes, size), size)
             self._seconds[size], self._seen[size] = start, int(known)
@@ -164,39 +157,34 @@ class MixtureTimes(Times):
 class Costs:
     """What steps take on this machine. ``verify``: a pass by rows, including the pending token.
 
-    Of size ``PLAIN`` is a whole plain round. Behind a draft, which takes the caches, and whose acceptance
-    takes time too, a pass of one row takes longer. ``plain_age``: rounds since the last plain one.
-
-    ``between``: seconds from a round's end to the next one, for statistics, text, events and the page, by
-    whether the round drafted. ``pace``: the machine's current slowness relative to its usual pace, 1.
-    Other work and heat slow all steps alike: without the pace, times of depths that are not in use would
-    be outdated, and comparisons with them wrong.
+    ``between``: seconds between two rounds, for text, events and the page. ``pace``: the machine's
+    current slowness relative to its usual pace, 1. Other work and heat slow all steps alike: without the
+    pace, times of depths that are not in use would be outdated, and comparisons with them wrong.
     """
 
     verify: Times = field(default_factory=lambda: Times(proportional=False))
-    between: Times = field(default_factory=lambda: Times(proportional=False))
+    between: float = 0.0
     pace: float = 1.0
-    plain_age: int = 0
 
     def observe(self, steps: list[tuple[Times, int, float]]) -> None:
-        """Learn the pace, then the times, from a round's steps (times, size, measured seconds).
-
-        The less was known of the steps, the less they tell about the pace.
-        """
+        """Learn the pace, then the times, from a round's steps (times, size, measured seconds)."""
         steps = [
             (times, size, times.computing(size, seconds, self.pace))
             for times, size, seconds in steps
         ]
-        if not steps:
-            return
-        expected = sum(times.expected(size) for times, size, _ in steps)
-        measured = sum(seconds for _, _, seconds in steps)
-        if expected > 0 and measured > 0:
-            trust = min(times.trust(size) for times, size, _ in steps)
-            current = _limited(measured / expected, self.pace)
-            self.pace *= (current / self.pace) ** (_PACE * trust)
+        if all(times.covers(size) for times, size, _ in steps):
+            expected = sum(times.expected(size) for times, size, _ in steps)
+            measured = sum(seconds for _, _, seconds in steps)
+            if expected > 0 and measured > 0:
+                current = _limited(measured / expected, self.pace)
+                self.pace *= (current / self.pace) ** _PACE
         for times, size, seconds in steps:
             times.learn(size, seconds / self.pace)
+
+    def observe_between(self, seconds: float) -> None:
+        """Learn the seconds from one round to the next."""
+        limited = _limited(seconds, self.between)
+        self.between += _SLOWEST * (limited - self.between) if self.between else limited
 
 
 def _limited(value: float, usual: float) -> float:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Callable
-from dataclasses import replace
 from statistics import fmean
 
 import pytest
 
 from engine.drafting.controllers.factory import Fixed, Off
 from engine.drafting.controllers.proposer_statistics import PRIOR, ProposerStatistics
-from engine.drafting.controllers.times import PLAIN, Costs, MixtureTimes
+from engine.drafting.controllers.times import Costs, MixtureTimes
 from engine.drafting.controllers.warm_up import ROWS
 from engine.events import Budget, Decision, Round, Timing, Tree
 from engine.stats import percent
@@ -122,7 +121,7 @@ def test_it_recovers_when_acceptance_returns() -> None:
 def test_a_proposer_that_seldom_finds_something_is_left_to_search() -> None:
     machine = Machine(draft_step=0.0, acceptance=0.9, finds=0.05, most=6)
     rounds = play(machine, Learned().auto(15), 1000)
-    assert sum(r.budget.depth > 0 for r in rounds[50:]) > 0.96 * 950
+    assert sum(r.budget.depth > 0 for r in rounds[50:]) > 0.98 * 950
 
 
 def test_a_machine_that_slows_down_changes_no_decision() -> None:
@@ -136,31 +135,6 @@ def test_a_machine_that_slows_down_changes_no_decision() -> None:
     assert 4 * speed_of(after[-200:]) > 0.93 * speed_of(before[-200:])
 
 
-@pytest.mark.parametrize("ends", [0.0, 0.5])
-def test_a_plain_round_that_seemed_slower_than_it_is_is_measured_again(ends: float) -> None:
-    """A busy minute's time stayed for good while drafts went on. And half of the drafts ended with their
-    first token: what one row took behind them counted as a plain round's time."""
-
-    class Behind(Machine):
-        def round(self, index: int, budget: Budget) -> Round:
-            if budget.depth and self.chance.random() < ends:
-                budget = Budget(0, 0)
-                done = super().round(index, budget)
-                timing = Timing(0.3, 1.5, 1.8)
-                return replace(done, budget=Budget(4, 4), timing=timing)
-            return super().round(index, budget)
-
-    speeds = []
-    for seed in range(6):
-        chance = random.Random(seed)
-        machine = Behind(lambda rows: 0.6 + 0.4 * rows, 0.15, 0.6, chance=chance)
-        statistics = Learned()
-        for rows in (PLAIN, *ROWS):
-            statistics.costs.verify.learn(rows, machine.verify(max(rows, 4)))
-        speeds.append(speed_of(play(machine, statistics.auto(15), 600)[200:]))
-    assert fmean(speeds) > 0.92 * machine.speed(0)
-
-
 def test_an_accident_of_one_round_changes_no_decision() -> None:
     machine = Machine(draft_step=0.1, acceptance=0.8)
     controller = Learned().auto(15)
@@ -168,7 +142,7 @@ def test_an_accident_of_one_round_changes_no_decision() -> None:
     machine.pace = 50.0
     play(machine, controller, 1)
     machine.pace = 1.0
-    assert sum(r.budget.depth > 0 for r in play(machine, controller, 50)) >= 48  # one try
+    assert all(r.budget.depth > 0 for r in play(machine, controller, 50))
 
 
 def test_experience_outlives_a_request() -> None:
@@ -204,7 +178,7 @@ def test_a_draft_model_that_reads_what_it_missed_is_not_thought_slow() -> None:
             return done
 
     rounds = play(Catching(draft_step=0.05, acceptance=0.9), Learned().auto(15), 60)
-    assert sum(r.budget.depth > 0 for r in rounds[2:]) >= 54  # two tries of plain decoding
+    assert all(r.budget.depth > 0 for r in rounds[1:])
 
 
 def test_what_lies_behind_a_rejected_token_decides_nothing() -> None:

@@ -9,7 +9,6 @@ import pytest
 
 from engine.drafting.controllers.factory import Fixed
 from engine.drafting.controllers.proposer_statistics import ProposerStatistics
-from engine.drafting.controllers.times import PLAIN
 from engine.events import Budget, Round, Timing, Tree
 from tests.engine.drafting.controllers.machine import FLAT, STEEP, Machine, play, speed_of, warm
 
@@ -116,7 +115,6 @@ def test_where_shallow_trees_are_wider_than_deep_ones_a_token_more_costs_nothing
     """It cost less than nothing: a negative chance, whose root is a complex number, ended the reply."""
     machine = Machine(lambda rows: 0.9 + 0.02 * rows, draft_step=0.001)
     statistics = warm(machine)
-    statistics.costs.verify.learn(PLAIN, machine.verify(1))
     tree = Tree((0,) * 15, (-1,) * 15)
     wide = replace(
         machine.round(0, Budget(0, 0)),
