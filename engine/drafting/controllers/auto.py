@@ -21,6 +21,7 @@ tokens and seconds are those of all together (``batch.py``).
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from time import perf_counter
@@ -104,11 +105,12 @@ class Auto:
         self._recall, self._clock = recall, clock
         self._ended = 0.0  # end of the last round; 0: none yet
         self._drafted: str | None = None  # who drafted last, and has nothing to catch up with
-        self._active: str | None = None  # drafts in this round
         self._leader: str | None = next(iter(members))
         self.leader: Option | None = None  # of the last decision
         self._saved = 0.0  # seconds for tries
-        self._tried: float | None = None  # the leader's speed if this round is a try
+        # Of each round that is not observed yet: the leader's speed if it is a try. On a GPU the next
+        # round is decided before one is observed.
+        self._tried = deque[float | None]()
         self._rounds = 0
         # Maximum depth, which doubles when a whole draft is accepted: earlier texts may mislead, and
         # where all is accepted recalled text soon takes over.
@@ -135,6 +137,7 @@ class Auto:
                 self.costs.observe_between(self._clock() - self._ended)
         if not self.costs.verify.known or not self.deepest:
             # Measure a plain round first: all others are compared with it.
+            self._tried.append(None)
             return Budget(0, 0, proposer=self._proposer(None))
         situation = beside.requests, round(beside.rows), extra_s > 0
         self._beside, self._extra_s = beside, extra_s
@@ -146,8 +149,8 @@ class Auto:
                 self._options[name] = self._plain() if name is None else self._best(name)
         self.leader = leader = self._lead()
         chosen = self._affordable_try(leader) or leader
-        self._active = name = chosen.name
-        self._tried = None if chosen is leader else leader.speed
+        name = chosen.name
+        self._tried.append(None if chosen is leader else leader.speed)
         floors, depth = (0.0, 0.0), chosen.depth
         if name is not None and chosen is leader:
             if self.deepest > 1 and self.members[name].ends_drafts:
@@ -169,7 +172,8 @@ class Auto:
 
     def observe(self, round: Round, *, shared: bool = False) -> None:
         """Learn from a finished round. ``shared``: its pass had rows of others."""
-        name, timing = self._active if round.budget.depth else None, round.timing
+        name = (round.budget.proposer or next(iter(self.members))) if round.budget.depth else None
+        timing, tried = round.timing, self._tried.popleft() if self._tried else None
         verify, draft_times, caught_up = self.costs.verify, None, name == self._drafted
         if self._recall is not None and round.proposer == self._recall[0]:
             name, draft_times, caught_up = None, self._recall[1], True
@@ -188,15 +192,15 @@ class Auto:
         if name is not None:
             self.members[name].learn(round)
             # One round changes the estimates little, and a decision takes time.
-            if self._rounds % _DECIDE == 0 or self._tried is not None:
+            if self._rounds % _DECIDE == 0 or tried is not None:
                 self._forget(name)
             if 0 < len(round.accepted_path) == round.tree.depth >= self._limit:
                 self._limit *= 2
         self._drafted = name
         self._rounds += 1
         seconds = timing.total_s / self.costs.pace
-        if self._tried is not None:
-            self._saved -= seconds - round.emitted / self._tried
+        if tried is not None:
+            self._saved -= seconds - round.emitted / tried
         elif not shared:
             self._saved += _SAVED * seconds
         if self._rounds % _LOOK == 0:
@@ -206,6 +210,7 @@ class Auto:
     def skip_round(self) -> None:
         """Note a round that another controller decided."""
         self._drafted = None
+        self._tried.clear()
         self._ended = self._clock()
 
     def refresh_times(self) -> None:

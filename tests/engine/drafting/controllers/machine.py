@@ -75,11 +75,15 @@ class Machine:
         return tokens / (depth * self.draft_step + self.verify(1 + depth) + waited)
 
 
-def play(machine: Machine, controller: Controller, rounds: int) -> list[Round]:
+def play(machine: Machine, controller: Controller, rounds: int, ahead: int = 0) -> list[Round]:
+    """Run rounds; ``ahead``: of which so many are decided before the oldest one is observed."""
     done = []
     for index in range(rounds):
         done.append(machine.round(index, controller.budget()))
-        controller.observe(done[-1])
+        if index >= ahead:
+            controller.observe(done[index - ahead])
+    for late in done[rounds - ahead :] if ahead else ():
+        controller.observe(late)
     return done
 
 

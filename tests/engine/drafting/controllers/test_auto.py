@@ -84,6 +84,21 @@ def test_where_nothing_pays_it_pauses_says_why_and_costs_little(
         assert last.expected is not None and last.expected < last.needed
 
 
+@pytest.mark.parametrize("draft_step", [0.3, 0.5])
+def test_rounds_decided_ahead_are_learnt_as_what_they_were(draft_step: float) -> None:
+    """On a GPU the next round is decided before one is observed: a try told nobody anything."""
+    tries, costs = [], []
+    for ahead in (0, 1):
+        played = []
+        for seed in range(5):
+            machine = Machine(STEEP, draft_step, 0.5, chance=random.Random(seed))
+            played += play(machine, warm(machine).auto(15), 1000, ahead)[200:]
+        tries.append(sum(r.budget.depth > 0 for r in played))
+        costs.append(machine.speed(0) - speed_of(played))
+    assert 0 < tries[1] < 1.5 * tries[0]
+    assert costs[1] < 1.5 * costs[0]
+
+
 def test_what_lies_between_rounds_speaks_for_drafting() -> None:
     """A round costs its text and events too: fewer rounds save them."""
     machine = Machine(STEEP, 0.3, 0.9)  # alone, not even a perfect draft would pay
