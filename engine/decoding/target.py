@@ -148,6 +148,7 @@ class Target:
             return next(reversed(self._runners.values()))  # any can go without its drafter
         runner = self._runners.pop(drafter, None)
         if runner is None:
+            self._runners.pop(None, None)  # a drafter's runner serves rounds without one too
             if len(self._runners) == RUNNERS:
                 del self._runners[next(iter(self._runners))]
             runner = self._rounds.round_runner(self.state, drafter, captures=self._captures)

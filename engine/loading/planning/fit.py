@@ -180,7 +180,7 @@ def _fixed(models: Sequence[ModelSize], gpu: bool) -> int:
 
 def _rounds(models: Sequence[ModelSize]) -> int:
     """Return the bytes of a sequence's captured rounds on a GPU, and of what they sample in: one
-    runner per drafter, and one without, which a request may make before them; of these the largest."""
+    runner per drafter, of these the largest, or one if nothing drafts."""
     target = models[0]
     drafting = [
         (model.steps, GPU_PASS_BYTES if model.heads else GPU_HEAD_BYTES)
@@ -190,7 +190,7 @@ def _rounds(models: Sequence[ModelSize]) -> int:
     if target.partial:
         return _graphs(PASS_GRAPHS) + target.sampling_bytes(bool(drafting))
     runners = []
-    for steps, step_bytes in [(0, 0), *drafting]:
+    for steps, step_bytes in drafting or [(0, 0)]:
         graphs, drafted = kept_graphs(steps)
         sampling = target.sampling_bytes(steps > 0)
         runners.append(_graphs(graphs) + drafted * step_bytes + sampling)

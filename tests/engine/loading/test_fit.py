@@ -240,21 +240,20 @@ def test_on_a_gpu_graphs_attention_and_sampling_count() -> None:
 
 
 def test_on_a_gpu_rounds_count_for_whatever_drafts_in_them() -> None:
-    """Those of heads without layers did not, nor a second runner, nor the drafts of rare graphs. A slot
-    whose first request is without drafts has a runner for it, and keeps it beside the drafter's."""
+    """Those of heads without layers did not, nor a second runner, nor the drafts of rare graphs."""
 
     def work(*drafting: ModelSize) -> int:
         return fit(HELD, *drafting, context=512, free=10**10, gpu=True).work - alone
 
     alone, row = fit(HELD, context=512, free=10**10, gpu=True).work, 5_000 * 4 * 20
-    runner = GPU_POOL_BYTES + (3 * 9 + 18) * GPU_PASS_BYTES + 16 * row  # without a draft
     draft = replace(SMALL, heads=2)
     more = 3 * 8 + (3 + 2) * (1 + 2 + 3 + 4 + 5 + 7 + 10 + 15)  # passes of the target, and its own
-    assert work(draft) - draft.attention_bytes(512) == runner + more * GPU_PASS_BYTES + row
+    assert work(draft) - draft.attention_bytes(512) == more * GPU_PASS_BYTES + row
     medusa = ModelSize.of_head("medusa", 1000, 0, (0, 0), 512, "bf16", steps=3)
     drafted = 3 * 3 * GPU_PASS_BYTES + (3 + 2) * (1 + 2 + 3) * GPU_HEAD_BYTES + row
-    assert work(medusa) == runner + drafted
+    assert work(medusa) == drafted
     assert work(ModelSize.of_head("tower", 1000, 0, (0, 0), 512, "bf16")) == 0
+    runner = GPU_POOL_BYTES + (3 * 9 + 18) * GPU_PASS_BYTES + 16 * row  # without a draft
     assert work(medusa, medusa) == work(medusa, medusa, medusa) == runner + 2 * drafted
 
 
