@@ -301,7 +301,9 @@ def test_two_runners_of_a_text_are_kept() -> None:
     first = target.round_runner(None)
     runners = [target.round_runner(each) for each in (one, other)]
     assert len({id(each) for each in (first, *runners)}) == 3
-    assert first not in target._runners.values()  # its memory is free: a drafter's serves its rounds too
+    assert (
+        first not in target._runners.values()
+    )  # its memory is free: a drafter's serves its rounds too
     assert target.round_runner(one) is runners[0] is target.round_runner(None)
     assert target.round_runner(other) is runners[1]
     target.round_runner(third)
