@@ -14,7 +14,7 @@ from typer import Argument, Option
 
 from app import main, paths
 from app.cli import options
-from app.cli.loading import Drafting, open_for_command
+from app.cli.loading import Drafting, check_settings, open_for_command
 from app.cli.text import output, replies
 from app.cli.text.tools import opened
 from app.settings.defaults import Defaults
@@ -98,7 +98,13 @@ def chat(
     """Answer a prompt in the terminal, or chat there."""
     conversations = replies.collect(prompt, prompts_file)
     limited = thinking_budget is not None
-    templated = {"file": file, "image": image, "mcp": mcp, "thinking_budget": limited}
+    templated = {
+        "system": system,
+        "file": file,
+        "image": image,
+        "mcp": mcp,
+        "thinking_budget": limited,
+    }
     for name, given in templated.items():
         if given and raw:
             raise InvalidRequest(
@@ -115,6 +121,7 @@ def chat(
     )
     folder = paths.data_folder(data_dir)
     images = replies.images_in(image or ())
+    check_settings(folder, load)
     with (
         trace_to(trace) as write_event,
         open_for_command(load, folder, proposer) as engine,
@@ -181,7 +188,11 @@ def converse_all(
         finished = itertools.chain.from_iterable(each)
     done = []
     for reply in finished:
-        print(f"[{output.summary(reply.statistics)}]\n", flush=True)
+        told = f"[{output.summary(reply.statistics)}]"
+        if sys.stdout.isatty():
+            print(f"{told}\n", flush=True)
+        else:  # a file has the text alone
+            print(told, file=sys.stderr, flush=True)
         done.append(reply)
     return done
 

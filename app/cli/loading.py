@@ -9,7 +9,7 @@ import contextlib
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Self, TypeVar
@@ -48,6 +48,7 @@ class Drafting:
             none = f"has no use with {off}, which drafts nothing. Leave one out."
             require(self.depth is None, "depth", none)
             require(self.control in (None, Control.OFF), "controller", none)
+            require(self.acceptance is AcceptanceRule.AUTO, "acceptance", none)
         self._named(self.proposer or Speculation().proposer)
         if self.proposer:
             parse(self.proposer, self.options)
@@ -200,6 +201,19 @@ def with_default_draft(request: LoadRequest, data_dir: Path, *proposers: str | N
             file=sys.stderr,
         )
     return chosen
+
+
+def check_settings(data_dir: Path, *loads: LoadRequest) -> None:
+    """Raise InvalidRequest for a setting of ``loads``, which share them, if all of these are servers."""
+    from app.inventory import open_inventory
+
+    inventory = open_inventory(data_dir)
+    if not all(inventory.named(load).target.address for load in loads):
+        return
+    for each in fields(loads[0]):
+        chosen = each.compare and getattr(loads[0], each.name) != each.default
+        if each.name not in ("target", "draft", "heads"):
+            require(not chosen, each.name, "has no use with a server. Leave it out.")
 
 
 def check_loads(data_dir: Path, *loads: tuple[LoadRequest, str | None], here: bool = False) -> None:

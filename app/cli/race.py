@@ -13,13 +13,14 @@ from typer import Argument, Option
 
 from app import main, paths
 from app.cli import options
-from app.cli.loading import check_loads, open_for_command, with_default_draft
+from app.cli.loading import check_loads, check_settings, open_for_command, with_default_draft
 from app.cli.text.output import progress, table
 from app.inventory import open_inventory
 from app.settings.defaults import Defaults
 from engine.api import LoadRequest
 from engine.errors import InvalidRequest
 from engine.request import PLAIN, Control, Speculation
+from engine.values import require
 from engine.values.sampling import AcceptanceRule, Sampling, rule_named
 
 if TYPE_CHECKING:
@@ -87,12 +88,16 @@ def race(
         samplings = (replace(sampling, temperature=base_heat), sampling)
     with options.about("base"):
         way = speculation(base, rules[0])
+    none = "has no use with --base none, which drafts nothing. Leave one out."
+    drafts_not = way is not None and way.proposer == PLAIN
+    require(base_acceptance is None or not drafts_not, "base_acceptance", none)
     with options.about("rival"):
         ways = (way, speculation(rival, rule))
     options.no_use("per_kind", per_kind and not prompts, without="--prompts")
     find_prompts = _prompts(prompt, prompts or [], per_kind, folder)
     find_prompts(1)  # mistakes are told before anything is loaded
     base_load = load if base_pair is None else load.alike(base_pair)
+    check_settings(folder, load, base_load)
     drafts, rivals = (way.proposer if way else None for way in ways)
     if base_load == load:  # one load, whose draft may be for one side only
         load = base_load = with_default_draft(load, folder, drafts, rivals)
@@ -131,6 +136,9 @@ def race(
             keeps_words(loaded) and keeps_words(base_loaded),
             one_target(base_loaded, loaded),
         )
+        if contest.alike:
+            same = f"Both sides are the same, {race_report.name(contest.rival)}. Choose another --rival."
+            raise InvalidRequest("rival", same)
         running = Race(engine, contest, base_engine)
         interrupted = _run(running, pairs or contest.pairs)
         first_difference = None if interrupted else divergence.of_race(engine, running)

@@ -15,7 +15,7 @@ from typer import Option
 
 from app import main, paths
 from app.cli import options
-from app.cli.loading import open_for_command, open_here
+from app.cli.loading import check_settings, open_for_command, open_here
 from app.cli.text.output import check_writable, progress, table, write_report
 from engine.api import LoadRequest
 from engine.errors import InvalidRequest
@@ -69,6 +69,7 @@ def sweep(
         measuring.named(name, folder, vocabulary=1)
     if out is not None:
         check_writable(out.with_suffix(".json"))
+    check_settings(folder, load)
     with open_for_command(load, folder, *(wanted or ())) as engine:
         loaded = engine.loaded
         assert loaded is not None

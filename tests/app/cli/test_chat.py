@@ -44,8 +44,8 @@ def test_text_and_statistics_are_printed(foretoken: Foretoken, model: Path) -> N
     result = foretoken("chat", *TALE, "--pair", model, "--max-tokens", 12, "--thinking", "high")
     assert result.status == 0
     assert "no choice of thinking, so --thinking high is ignored" in result.err
-    text, statistics = result.out.rstrip().rsplit("\n", 1)
-    assert text
+    assert result.out.rstrip() and "tokens/s" not in result.out, "a file gets the text alone"
+    statistics = result.err.rstrip().rsplit("\n", 1)[1]
     assert statistics.startswith("[12 tokens, ")
     assert "tokens/s" in statistics
 
@@ -175,7 +175,7 @@ def test_prompts_come_from_a_file_and_turns_see_the_earlier_ones(
     assert whole["token_ids"] == first["token_ids"] + second["token_ids"] + third["token_ids"]
     assert third["prompt_tokens"] > second["prompt_tokens"]
     assert third["reused_tokens"] > 0, "a second turn prefills only what is new"
-    assert result.out.count("[5 tokens") == 3
+    assert result.err.count("[5 tokens") == 3
 
 
 def test_a_prompt_comes_from_standard_input(
@@ -215,7 +215,7 @@ def test_marks_show_what_was_drafted_without_losing_a_word(
 ) -> None:
     words = ("chat", *TALE, "--pair", model, "--max-tokens", 40, "--proposer", "ngram", "--json")
     result = foretoken(*words, "--option", "prompt_lookup_min=1", "--marks")
-    shown = result.out.split("\n[40 tokens")[0]
+    shown = result.out.rsplit("\n{", 1)[0]
     assert result.last_json["accepted"] == shown.count("[")
     rejected = result.last_json["drafted"] - result.last_json["accepted"]
     assert rejected > 0

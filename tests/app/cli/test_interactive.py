@@ -35,7 +35,7 @@ def test_each_line_is_answered_with_its_statistics_and_what_was_said_is_reused(t
     """Without a prompt the command was an error."""
     result = typed("A cat", "", "A dog", words=("--json",))
     assert result.status == 0
-    assert result.out.count("[6 tokens, ") == 2
+    assert result.err.count("[6 tokens, ") == 2
     assert result.out.count("> ") == 4  # two lines, an empty one, Ctrl-D
     first, second = result.last_json["results"]
     assert second["prompt_tokens"] > first["prompt_tokens"]

@@ -14,6 +14,8 @@ from engine.loading.planning.facts import device_for
 from tests.app.cli.conftest import Foretoken
 from tests.support.checkpoints import VOCABULARY
 
+SERVER = "--pair http://127.0.0.1:9"
+
 
 @pytest.mark.parametrize(
     ("words", "message"),
@@ -75,6 +77,23 @@ def test_a_mistake_is_one_message_and_status_2(
         ("plan llama-3.1-8b --gpus H100 --method x", "--method: There is no method 'x'"),
         ("plan llama-3.1-8b --gpus H100 --from x", "--from: 'x' is not an address"),
         ("chat Hello --proposer none --depth 3", "--depth has no use with --proposer none"),
+        ("chat Hello --proposer none --acceptance block", "--acceptance has no use with --prop"),
+        ("race Hello --base none --base-acceptance block", "--base-acceptance has no use with --b"),
+        ("race Hello --base ngram,2 --rival ngram,2", "Both sides are the same, N-gram, depth 2."),
+        ("chat Hello --raw --system Be", "--system needs a chat template, which --raw"),
+        (f"chat Hi {SERVER} --quantization q4", "--quantization has no use with a server"),
+        (f"chat Hi {SERVER} --context 64", "--context has no use with a server"),
+        (f"chat Hi {SERVER} --gpu-layers 2", "--gpu-layers has no use with a server"),
+        (f"chat Hi {SERVER} --parallel 2", "--parallel has no use with a server"),
+        (f"chat Hi {SERVER} --no-native", "--native has no use with a server"),
+        (f"chat Hi {SERVER} --no-cuda-graphs", "--cuda-graphs has no use with a server"),
+        (f"chat Hi {SERVER} --checkpoint-mb 1", "--checkpoint-mb has no use with a server"),
+        (f"chat Hi {SERVER} --kv-cache-dtype fp8", "--kv-cache-dtype has no use with a server"),
+        (f"chat Hi {SERVER} --threads 1", "--threads has no use with a server"),
+        (f"chat Hi {SERVER} --device cpu", "--device has no use with a server"),
+        (f"race Hi {SERVER} --threads 1", "--threads has no use with a server"),
+        (f"race Hi {SERVER} --base-pair pip --threads 1", "127.0.0.1:9"),  # one side has it
+        (f"bench sweep {SERVER} --threads 1", "--threads has no use with a server"),
         ("chat Hello --mcp-trust x", "--mcp-trust has no use without --mcp"),
         ("chat Hello --controller off --depth 3", "--depth has no use with --controller off"),
         ("chat Hello --pair pip:: --draft-device cpu", "--draft-device has no use without a draft"),
