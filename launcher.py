@@ -104,6 +104,11 @@ def main(arguments: list[str]) -> int:
         return 0
     try:
         check_python(sys.version_info[:2])
+        if arguments and not arguments[0].startswith("-") and arguments[0] != "test":
+            raise LauncherError(
+                f"launcher.py has no command {arguments[0]!r}. Its only one is test; --help lists the "
+                "options of the app."
+            )
         if arguments[:1] == ["test"]:
             return run_tests(arguments[1:])
         prepare("app")

@@ -275,6 +275,11 @@ def test_arguments_pass_through_to_the_app(monkeypatch: pytest.MonkeyPatch) -> N
     assert handed[0][1:] == ["-P", "-m", "app", "ui", "--port", "9000", "--no-browser"]
 
 
+def test_an_unknown_command_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert launcher.main(["tset"]) == 1
+    assert "launcher.py has no command 'tset'" in capsys.readouterr().err
+
+
 def test_arguments_pass_through_to_pytest(monkeypatch: pytest.MonkeyPatch) -> None:
     handed: list[list[Path | str]] = []
     prepared: list[str] = []

@@ -159,7 +159,9 @@ def _compare(
     except (InvalidRequest, OutOfMemory) as error:
         if chosen or getattr(error, "field", "quantization") != "quantization":
             raise
-        made.left_out.append(f"Not compared in {kind}: {diagnostics.shortened(str(error))}")
+        # Nobody chose the format, so nothing is to be chosen instead.
+        why = re.sub(r"^quantization is '\w+', but | Choose [\w ,]+\.$", "", str(error))
+        made.left_out.append(f"Not compared in {kind}: {diagnostics.shortened(why)}")
     finally:
         if kind in made.found.quantizations:
             _print(f"Weights in {kind}", made.table(kind))

@@ -141,6 +141,8 @@ def break_even(target: ModelSpec, draft: ModelSpec) -> float | None:
 def why_not_by_catalog(target: ModelSpec, draft: ModelSpec) -> str | None:
     """Return why ``draft`` cannot draft for ``target`` as far as the catalog tells, or None."""
     for spec in (target, draft):
+        if spec.address:
+            return f"{spec.name} runs on a server; a draft must run on the machine of its target."
         if not spec.vocabulary:
             return f"The files of {spec.name} are missing, so it cannot be compared yet."
     return _why_not_vocabulary(target, draft) or why_not_size(target, draft)

@@ -119,6 +119,10 @@ class LoadRequest:
         default: Any = next(each.default for each in fields(self) if each.name == name)
         return replace(self, **{name: default}, remembered=self.remembered - {name})
 
+    def no_more(self, context: int) -> str:
+        """Return the note that the model has only ``context`` tokens, fewer than were asked for."""
+        return f"The context is {context:,} tokens, not {self.context:,}: the model has no more."
+
     @property
     def text(self) -> str:
         """The models, as ``parse`` reads them."""

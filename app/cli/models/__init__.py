@@ -194,8 +194,8 @@ def download(
 
 @cli.command()
 def why(
-    target: str = Argument(..., help="A model of the catalog, or a folder."),
-    draft: str = Argument(..., help="The draft model, or a head."),
+    target: str = Argument(..., help="A model of the catalog, a folder or a GGUF file."),
+    draft: str = Argument(..., help="The draft model or a head, named likewise."),
     data_dir: options.DataDirOption = None,
 ) -> None:
     """Show whether a draft or head fits a target, as a load decides it, or why not."""

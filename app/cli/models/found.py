@@ -215,6 +215,8 @@ def fit(
     where = f" {forecast.where}" if forecast.where else ""
     print(f"With {forecast.context:,} tokens of context, {held}{where}: {needed} needed.")
     print(forecast.sentence)
+    if context and context > forecast.longest:
+        print(request.no_more(forecast.context))
     if as_json:
         facts = {
             "where": forecast.where,

@@ -154,7 +154,7 @@ def why_not_size(target: ModelSpec | Checkpoint, draft: ModelSpec | Checkpoint) 
         return (
             f"The draft is not smaller than the target ({draft.parameters:,} against "
             f"{target.parameters:,} parameters), so drafting would cost more than it saves. "
-            "Choose a draft of at most a tenth of the target."
+            "Choose a smaller draft."
         )
     read = [round(one.parameters * share_read(_architecture(one))) for one in (target, draft)]
     if read[1] >= read[0]:

@@ -168,9 +168,7 @@ def plan_loading(
             f"The context is {context:,} of the model's {target.context:,} tokens: {cause}."
         )
     elif request.context and request.context > target.context:
-        notes.append(
-            f"The context is {context:,} tokens, not {request.context:,}: the model has no more."
-        )
+        notes.append(request.no_more(context))
     if (
         context < context_limit
         and cached != FP8

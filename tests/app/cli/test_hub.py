@@ -96,5 +96,7 @@ def test_the_memory_of_a_pair_is_told_part_by_part(foretoken: Foretoken) -> None
     facts = told.last_json
     assert (facts["context"], facts["roles"][:2]) == (512, ["target", "draft"])
     assert facts["needed"] == facts["weights"] + facts["kv"] + facts["work"]
+    much = foretoken("models", "fit", "pip", "--context", 5000)
+    assert "The context is 1,024 tokens, not 5,000: the model has no more." in much.out
     away = foretoken("models", "fit", "qwen3-8b")
     assert re.search(r"With [\d,]+ tokens of context, weights as in the file: ", away.out)

@@ -91,6 +91,16 @@ def test_why_says_how_a_draft_with_another_vocabulary_drafts(
     assert "different vocabulary" in result.out and "the target's tokens" in result.out
 
 
+@pytest.mark.parametrize("pair", [("http://127.0.0.1:9", "pip"), ("pip", "http://127.0.0.1:9")])
+def test_why_says_that_a_server_drafts_for_itself(
+    foretoken: Foretoken, pair: tuple[str, str]
+) -> None:
+    """Its files were said to be missing."""
+    result = foretoken("models", "why", *pair)
+    assert result.status == 1
+    assert "127.0.0.1:9 runs on a server; a draft must run on the machine of its" in result.out
+
+
 def test_why_says_when_a_draft_fits(foretoken: Foretoken) -> None:
     result = foretoken("models", "why", "qwen3-8b", "qwen3-0.6b")
     assert result.status == 0

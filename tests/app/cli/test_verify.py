@@ -191,9 +191,11 @@ def test_having_compared_nothing_is_no_success(
     assert "--kv-cache-dtype is" in result.err
 
     def refuse(*_: object) -> None:
-        raise InvalidRequest("quantization", "It has none of them.")
+        why = "quantization is 'int8', but it has none of them. Choose auto."
+        raise InvalidRequest("quantization", why)
 
     monkeypatch.setattr("app.cli.verify.open_here", refuse)
     result = foretoken("verify", model, "--prompt", "Hello")
     assert result.status == 2
-    assert "Nothing was compared. Not compared in auto: It has none of them." in result.err
+    assert "Nothing was compared. Not compared in auto: it has none of them." in result.err
+    assert "Choose" not in result.err
