@@ -85,6 +85,9 @@ MEASURED_PAIR_GONE = (
     "to the earlier model."
 )
 
+# Race
+SIDES_ALIKE = "Both sides are the same. Choose another method or setting for one of them."
+
 # Models
 ADDRESS_EMPTY = "Enter a server address, such as http://127.0.0.1:8000."
 BROWSE_AWAY = (

@@ -115,14 +115,16 @@ def test_five_pairs_give_a_verdict_that_can_be_repeated_and_outlive_a_reload(pag
     assert statistics(page).locator(".dots .dot").count() == 10
 
 
-def test_two_that_are_alike_get_no_verdict(page):
+def test_two_that_are_alike_are_refused_and_a_verdict_stands_once(page):
     choose(page, "rival", method="none")
     assert page.locator("[name=rival-depth]").is_disabled()
     race(page, "What is it?")
-    page.wait_for_selector(".verdict:has-text('No verdict: both sides are the same')")
+    page.wait_for_selector(".ft-race .ft-error:has-text('Both sides are the same')")
+    assert page.locator(".under-way").count() == 0
+    choose(page, "rival", method="draft")
+    race(page, "What is it?")
     ended(page)
-    assert page.locator(".race-result").get_attribute("data-favours") == "0"
-    assert "no drafting (A)" in page.locator(".race-replay h3").first.text_content()
+    assert page.locator("#race-page").inner_text().count(page.inner_text(".verdict")) == 1
     statistics(page)
     page.set_viewport_size({"width": 390, "height": 844})  # where these words were hidden once
     assert [way.is_visible() for way in page.locator(".dots .way").all()] == [True, True]

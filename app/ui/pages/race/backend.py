@@ -15,7 +15,7 @@ from app.ui.controls.settings import Settings, decimal, whole
 from app.ui.endpoints import endpoint, waits
 from app.ui.pages.race.opponents import look, methods_of, opponents
 from app.ui.pages.race.run import RaceRun
-from app.ui.pages.race.session import RaceSession
+from app.ui.pages.race.session import RaceSession, configuration
 from app.ui.rounds.measurements import Measurements, MeasuringBackend
 from app.ui.rounds.speeds import DRAFT
 from app.ui.rounds.view import View
@@ -117,6 +117,8 @@ class RaceBackend(MeasuringBackend):
             max_tokens=whole("max_tokens", data.get("max_tokens")),
         )
         base, rival = (settings_of(own, each) for each in data["sides"])
+        if data.get("place") is None and configuration(base) == configuration(rival):
+            raise InvalidRequest("sides", words.SIDES_ALIKE)
         return RaceSession(
             self.runtime,
             loaded,

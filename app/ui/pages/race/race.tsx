@@ -33,9 +33,7 @@ function RacePage() {
     drop();
   }, [proposal, offer, running]);
 
-  const ended = race?.complete ?? null;
-  const verdict = race?.standing?.verdict ?? "";
-  const nothing = ended === false && typeof race?.standing?.median !== "number";
+  const nothing = race?.complete === false && typeof race?.standing?.median !== "number";
   const replayed = !running && race?.played?.every(({ rounds }) => rounds.length);
   return (
     <PageFrame
@@ -61,9 +59,6 @@ function RacePage() {
       )}
       <ErrorNote text={error || (nothing ? "Stopped before the first run was finished." : "")} />
       {running && race && <Progress race={race} onStop={stop} />}
-      <p class="sr-only" role="status">
-        {ended === null || nothing ? "" : verdict}
-      </p>
       {race && race.notes.length > 0 && (
         <ul class="ft-hint race-notes" aria-label="About this race">
           {race.notes.map((note) => (

@@ -36,7 +36,9 @@ export function Result({ race, running, onMore }: { race: Race; running: boolean
         </Panel>
       )}
       <Panel>
-        <p class="verdict">{standing.verdict}</p>
+        <p class="verdict" role="status">
+          {standing.verdict}
+        </p>
         <p class="ft-hint">
           {complete === false && `Stopped; the finished runs are kept. `}
           {standing.certainty}

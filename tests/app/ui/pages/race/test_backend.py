@@ -151,7 +151,9 @@ def test_what_a_race_measured_of_a_draft_is_known_of_that_pair_alone(made: Made)
     made.events(asked(sides=sides[::-1]))
     assert backend.raced(*pair) is not None
     assert backend.raced(pair[0], "another") is None
-    made.events(asked(sides=[PLAIN_SIDE, PLAIN_SIDE]))
+    with pytest.raises(InvalidRequest, match="Both sides are the same"):
+        backend.start(asked(sides=[PLAIN_SIDE, PLAIN_SIDE]))
+    made.events(asked(sides=[PLAIN_SIDE, {**PLAIN_SIDE, "temperature": 1}]))
     assert backend.raced(*pair) is None
 
 
