@@ -265,7 +265,7 @@ class ChatBackend:
                 tools,
                 earlier_in(kept if turn.text is None else ()),
             )
-            self.titles.note(chat)
+            self.titles.note(chat, anew=not kept)
             self.speeds.add(key_of(loaded), request.speculation.proposer, writing)
         except BaseException:  # nobody would read it, and others would wait behind it
             generation.cancel()

@@ -50,9 +50,12 @@ class Titles:
         self._ended = threading.Event()
         runtime.idle.watch(self._cancel)
 
-    def note(self, chat: int) -> None:
-        """Name a chat, in which a reply begins, once nothing else is to be done."""
+    def note(self, chat: int, *, anew: bool = False) -> None:
+        """Name a chat, in which a reply begins, once nothing else is to be done. ``anew``: it begins with
+        another message, so the title it had is gone."""
         with self._lock:
+            if anew:
+                self._tried.discard(chat)
             if chat in self._tried or self._ended.is_set():
                 return
             self._wanted = chat

@@ -105,6 +105,18 @@ def test_a_chat_that_begins_with_calls_alone_is_named_later(backend: ChatBackend
     until(lambda: title(backend, chat) == "Red foxes")
 
 
+def test_a_chat_whose_first_message_was_edited_is_named_again(backend: ChatBackend) -> None:
+    """It had its new first message as its title until the app was started again."""
+    chat = send(backend)
+    until(lambda: title(backend, chat) == "Red foxes")
+    first = backend.store.messages(chat)[0]
+    edit = {"action": "edit", "text": "And bears?", "message": first.id, "chat": chat}
+    told = backend.reply(edit, Settings())
+    assert title(backend, chat) == "And bears?"
+    assert backend.live_replies.find(told["run"]).done.wait(20)
+    until(lambda: title(backend, chat) == "Red foxes")
+
+
 def test_a_title_that_the_user_typed_stays(backend: ChatBackend) -> None:
     chat = send(backend)
     backend.library.rename_chat({"chat": chat, "title": "Mine"})
