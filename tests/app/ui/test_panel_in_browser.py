@@ -86,6 +86,15 @@ def test_only_the_fixed_controller_takes_a_depth(page):
     assert depth.locator("input[type=range]").is_enabled()
 
 
+def test_without_drafting_nothing_of_drafting_can_be_set(page):
+    choose_method(page, "none")
+    open_settings(page)
+    for field, control in (("controller", "select"), ("depth", "input[type=range]")):
+        setting = page.locator(f"#{field}")
+        assert setting.locator(control).is_disabled()
+        assert "Without drafting this has no effect" in setting.inner_text()
+
+
 def test_a_proposer_follows_the_pair_that_is_loaded(page, app):
     """n-gram once drafted for every pair that was loaded later, and eagle3 refused their messages."""
     eagle = replace(CAPABILITIES.proposers[0], name="eagle3", about="")

@@ -74,14 +74,19 @@ function Presets({ store }: { store: SettingsStore }) {
   );
 }
 
+// Returns why a setting has no effect beside the others; undefined if it has one.
+function withoutEffect(name: string, { proposer, controller }: any): string | undefined {
+  if (proposer === "none" && ["controller", "depth"].includes(name)) return "Without drafting this has no effect";
+  if (name === "depth" && controller !== "fixed") return "Only fixed uses this; auto measures the best depth";
+}
+
 function Setting({ store, spec }: { store: SettingsStore; spec: any }) {
   const { view, values } = store;
   const { name } = spec;
   if (spec.kind === "options") return <Options store={store} />;
   if (name === "thinking_budget" && !view.thinking_budget) return null;
   const lacks = spec.sampling ? !view.sampling.includes(name) : name === "depth" && !view.controllers.includes("fixed");
-  const found =
-    name === "depth" && values.controller !== "fixed" && "Only fixed uses this; auto measures the best depth";
+  const found = withoutEffect(name, values);
   const off = lacks ? "Not available for this model" : found;
   const choices = { acceptance: view.rules, controller: view.controllers }[name as string];
   return (
