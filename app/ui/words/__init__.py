@@ -22,6 +22,10 @@ PLAN, SETTINGS = "Plan", "Settings"
 NOT_LOADED = "No model is loaded. Choose one at the top, or open Models."
 GONE = "This message no longer exists. Reload the page."
 EMPTY = "The message is empty."
+CONTEXT_FULL = (
+    "This reply cannot go on: the context is full. Load a model with a longer context, or start a new "
+    "chat."
+)
 NO_FOLDER_NAME = "Enter a folder name."
 TOO_MANY_WAIT = "Too many requests are waiting for other servers. Try again in half a minute."
 ATTACHMENT_GONE = "An attachment is no longer stored. Remove it, then attach the file again."

@@ -157,6 +157,38 @@ def test_a_reply_that_met_a_limit_goes_on_in_its_place(page, app):
     page.wait_for_selector(f'.lanes[data-rounds="{rounds}"]')
 
 
+def test_a_reply_that_fills_the_context_alone_says_what_to_do_instead_of_going_on(page, app):
+    """Continue could only refuse."""
+    loaded = app.engine.loaded
+    try:
+        app.engine.loaded = replace(loaded, context=60)
+        page.evaluate("window.Foretoken.refresh()")
+        ask(page, "Write 200 tokens.", status="length")
+        state = page.locator(f"{LAST} .state")
+        expect(state).to_have_text(
+            re.compile("full. Load a model with a longer context, or start a new")
+        )
+        assert state.locator("[data-action=continue]").count() == 0
+    finally:
+        app.engine.loaded = loaded
+    page.evaluate("window.Foretoken.refresh()")
+    expect(state.locator("[data-action=continue]")).to_be_visible()  # its context is longer
+
+
+def test_a_reply_of_which_nothing_was_reused_does_not_say_so(page, app):
+    ask(page, "Which?")
+    for accepted, told in ((5, 1), (0, 0)):
+        with app.store() as store:
+            reply = store.messages(store.chats()[0].id)[-1]
+            counts = {**reply.statistics, "predicted": {"drafted": 23, "accepted": accepted}}
+            store.save_reply(
+                reply.id, text=reply.text, marks=reply.marks, status="done", statistics=counts
+            )
+        page.reload()
+        expect(page.locator(f"{LAST} .body")).to_contain_text("Speculative")
+        expect(page.locator(f"{LAST} .saved:has-text('of 23 tokens')")).to_have_count(told)
+
+
 def test_a_copy_of_the_reply_before_and_a_short_reply_have_no_times_plain(page):
     ask(page, "Write 60 tokens.")
     page.click(f"{LAST} [data-action=retry]")

@@ -233,6 +233,8 @@ class ChatBackend:
             (generation, left_out), tools, notes = with_tools(generate, tools)
         except ContextExceeded as error:
             if not turns(kept[:-1] if turn.text is None else kept):
+                if before:
+                    raise InvalidRequest("messages", words.CONTEXT_FULL) from None
                 raise  # the message alone is too long
             return {"full": str(error)}
         request = generation.request

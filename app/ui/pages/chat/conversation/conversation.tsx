@@ -29,6 +29,9 @@ export function Conversation({ page, state }: { page: ChatPage; state: PageState
   const last = messages.at(-1);
   const loaded = state.status?.loaded;
   const other = Boolean(last?.model && loaded && differs(last, loaded));
+  const asked = messages.filter(({ role, left_out }) => role === "user" && !left_out);
+  const used = last?.stats?.prompt_tokens + last?.stats?.completion_tokens;
+  const sealed = asked.length < 2 && used >= Number(loaded?.context); // no earlier turn can be excluded
   const toEnd = () => page.follow?.toEnd();
   return (
     <div class="messages-frame">
@@ -55,6 +58,7 @@ export function Conversation({ page, state }: { page: ChatPage; state: PageState
               fresh={index >= messages.length - FRESH}
               thinks={Boolean(state.view?.thinking.some(({ id }: any) => id === "off"))}
               other={message === last && other}
+              sealed={message === last && sealed}
             />
           ))}
         </div>

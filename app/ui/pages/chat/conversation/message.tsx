@@ -16,8 +16,8 @@ import { count, several, speed, times } from "../../../shared/format";
 import { Figures, repeats, SpeedBar } from "../../../shared/figures/figures";
 
 // `fresh`: it is near the end when it is first drawn; `live`: its figures while it is written; `thinks`: the loaded
-// model may be told not to think; `other`: it did not write this message, so it cannot continue it; `inner`: a reply to
-// its calls follows, which has the actions of their turn.
+// model may be told not to think; `other`: it did not write this message, so it cannot continue it; `sealed`: it fills
+// the context alone, so nothing can; `inner`: a reply to its calls follows, which has the actions of their turn.
 export type MessageProps = {
   page: ChatPage;
   message: Message;
@@ -29,6 +29,7 @@ export type MessageProps = {
   fresh: boolean;
   thinks: boolean;
   other: boolean;
+  sealed: boolean;
 };
 
 export const MessageView = memo((props: MessageProps) => {
@@ -190,21 +191,23 @@ const UNANSWERED: Record<string, string> = {
   done: "The reply ended while thinking. Retry",
   length: "The token limit was reached while thinking. Raise Max tokens and retry",
   full: "The context filled up while thinking. Exclude early turns and retry",
+  sealed: "The context filled up while thinking. Load a model with a longer context and retry",
 };
 
 // Returns why a reply ended before it was complete; undefined for another end.
 function reasonOf(end: string, stats: any): string | undefined {
   if (end === "cancelled") return "Stopped";
   if (end === "full") return "Stopped: the context is full";
+  if (end === "sealed") return "Stopped: the context is full. Load a model with a longer context, or start a new chat.";
   if (end === "interrupted") return "Interrupted: Foretoken was closed";
   const limit = stats?.completion_tokens ? `${count(stats.completion_tokens)}-token limit` : "token limit";
   return end === "length" ? `Stopped at the ${limit}` : undefined;
 }
 
-export function ReplyState({ page, message, live, last, thinks, other }: MessageProps) {
+export function ReplyState({ page, message, live, last, thinks, other, sealed }: MessageProps) {
   const { status, stats, stage, error, reply } = message;
   const running = status === "running";
-  const end = status === "length" && stats?.full ? "full" : status;
+  const end = status === "length" && stats?.full ? (sealed ? "sealed" : "full") : status;
   const unanswered = !running && reply.place?.to === null && UNANSWERED[end]; // it was still thinking
   const silent =
     end === "done" &&
@@ -214,7 +217,7 @@ export function ReplyState({ page, message, live, last, thinks, other }: Message
   const told = unanswered
     ? `${unanswered}${thinks ? ", or turn Thinking off" : ""}.`
     : (reasonOf(end, stats) ?? (silent || stage));
-  const goesOn = last && !running && !other && reasonOf(end, stats) && stats?.rounds > 0;
+  const goesOn = last && !running && !other && end !== "sealed" && reasonOf(end, stats) && stats?.rounds > 0;
   return (
     <>
       {running && <SpeedBar stats={live} />}
@@ -273,7 +276,7 @@ export function ReplyFoot({ message, children }: { message: Message; children: C
       {message.edited && (
         <div class="saved edited ft-fine">Edited by you. Its rounds show only what the model wrote afterwards.</div>
       )}
-      {predicted && (
+      {predicted?.accepted > 0 && (
         <div class="saved ft-fine">
           Reused {predicted.accepted} of {predicted.drafted} tokens from the previous reply.{" "}
           {repeats(stats) && "Reused text is verified quickly, so this speed is not compared."}

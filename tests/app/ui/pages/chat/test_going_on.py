@@ -103,6 +103,8 @@ def test_the_end_of_the_context_is_told_apart_from_a_limit(backend: ChatBackend)
     told = act(backend, LONG, action="send", text=words.strip(), chat=None)
     reply = backend.chats.shown(told["chat"])["messages"][1]
     assert (reply["status"], reply["stats"]["full"]) == ("length", True)
+    with pytest.raises(InvalidRequest, match="cannot go on: the context is full"):
+        backend.reply({"action": "continue", "message": reply["id"], "chat": told["chat"]}, LONG)
 
 
 def test_what_cannot_go_on_is_refused_and_stays_as_it_is(backend: ChatBackend) -> None:
