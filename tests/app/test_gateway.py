@@ -61,8 +61,8 @@ def test_chat_answers_through_a_server(
     llama: Played, home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run("chat", "Hi", "--pair", llama.url, "--json", "--data-dir", str(home))
-    out = capsys.readouterr().out
-    assert "Hello there" in out and "3 of 8 drafted (38\xa0%)" in out
+    out, statistics = capsys.readouterr()
+    assert "Hello there" in out and "3 of 8 drafted (38\xa0%)" in statistics
     told = json.loads(out.splitlines()[-1])
     assert (told["text"], told["token_ids"], told["completion_tokens"]) == ("Hello there", None, 3)
     assert told["tokens_per_s"] == pytest.approx(100.0)

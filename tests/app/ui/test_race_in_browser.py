@@ -123,6 +123,7 @@ def test_two_that_are_alike_are_refused_and_a_verdict_stands_once(page):
     assert page.locator(".under-way").count() == 0
     choose(page, "rival", method="draft")
     race(page, "What is it?")
+    page.wait_for_selector(".under-way")
     ended(page)
     assert page.locator("#race-page").inner_text().count(page.inner_text(".verdict")) == 1
     statistics(page)
