@@ -207,13 +207,14 @@ def check_settings(data_dir: Path, *loads: LoadRequest) -> None:
     """Raise InvalidRequest for a setting of ``loads``, which share them, if all of these are servers."""
     from app.inventory import open_inventory
 
-    inventory = open_inventory(data_dir)
-    if not all(inventory.named(load).target.address for load in loads):
+    first, pair = loads[0], ("target", "draft", "heads")
+    compared = (each for each in fields(first) if each.compare and each.name not in pair)
+    chosen = [each.name for each in compared if getattr(first, each.name) != each.default]
+    if not chosen:  # mostly, and reading the catalog takes time
         return
-    for each in fields(loads[0]):
-        chosen = each.compare and getattr(loads[0], each.name) != each.default
-        if each.name not in ("target", "draft", "heads"):
-            require(not chosen, each.name, "has no use with a server. Leave it out.")
+    inventory = open_inventory(data_dir)
+    server = all(inventory.named(load).target.address for load in loads)
+    require(not server, chosen[0], "has no use with a server. Leave it out.")
 
 
 def check_loads(data_dir: Path, *loads: tuple[LoadRequest, str | None], here: bool = False) -> None:
