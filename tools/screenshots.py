@@ -36,12 +36,18 @@ def main() -> None:
     parser.add_argument(
         "--all", type=Path, metavar="OUT", help="every page at five sizes, into OUT"
     )
+    parser.add_argument(
+        "--race", action="store_true", help="the race alone, which shows more with a larger --pair"
+    )
     arguments = parser.parse_args()
     everything, out = arguments.all is not None, arguments.all or IMAGES
     out.mkdir(parents=True, exist_ok=True)
 
     def use(url: str) -> None:
-        take_all(url, out) if everything else take(url)
+        if everything:
+            take_all(url, out)
+        else:
+            take(url, race=arguments.race)
 
     if arguments.url:
         use(arguments.url)
@@ -53,50 +59,63 @@ def main() -> None:
         use(running.url)
 
 
-def take(url: str) -> None:
-    """Use the pages and keep a picture of each, by day and by night."""
+def take(url: str, *, race: bool = False) -> None:
+    """Use the pages and keep a picture of each, by day and by night; of the ``race`` alone."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium(), args=ARGUMENTS)
         page = opened(browser, url)
-        keep(page, "welcome")
-        for number, question in enumerate(QUESTIONS):
-            page.fill(".composer textarea", question)
-            page.keyboard.press("Enter")
-            page.locator(".msg.assistant:not(.running)").nth(number).wait_for()
-        page.get_by_role("tab", name="Settings").click()
-        page.get_by_label("Highlight drafted text").check()
-        keep(page, "settings")
-        page.click(".badge")
-        page.wait_for_selector(".model-list li")
-        keep(page, "pair")
-        page.keyboard.press("Escape")
-        page.get_by_role("tab", name="Rounds").click()
-        page.click("[data-action=words]")
-        # The controller may have drafted nothing that was rejected.
-        rejected = page.locator(".lane .chip.rejected")
-        (rejected if rejected.count() else page.locator(".lane .chip")).last.hover()
-        keep(page, "chat")
-        _go(page, "race")
-        page.locator(".race-form textarea").first.fill(RACED)
-        page.click(".race-form [data-act=start]")
-        page.wait_for_selector(".race-words[data-identical]")
-        page.locator(".race-result").evaluate("(node) => node.scrollIntoView()")
-        keep(page, "race")
-        page.get_by_role("link", name="Models", exact=True).click()
-        page.wait_for_selector("tr.model-row")
-        keep(page, "models")
-        _go(page, "train")
-        page.wait_for_selector("#train-page [data-act=start]")
-        keep(page, "train")
-        page.get_by_role("link", name="Server", exact=True).click()
-        page.get_by_role("switch").click()
-        page.wait_for_selector("#server-page [role=switch]:checked")
-        keep(page, "server")
-        page.get_by_role("switch").click()
-        page.wait_for_selector("#server-page [role=switch]:not(:checked)")
+        for part in (_take_race,) if race else (_take_chat, _take_race, _take_others):
+            part(page)
         browser.close()
+
+
+def _take_chat(page: Page) -> None:
+    keep(page, "welcome")
+    for number, question in enumerate(QUESTIONS):
+        page.fill(".composer textarea", question)
+        page.keyboard.press("Enter")
+        page.locator(".msg.assistant:not(.running)").nth(number).wait_for()
+    page.get_by_role("tab", name="Settings").click()
+    page.get_by_label("Highlight drafted text").check()
+    keep(page, "settings")
+    page.click(".badge")
+    page.wait_for_selector(".model-list li")
+    keep(page, "pair")
+    page.keyboard.press("Escape")
+    page.get_by_role("tab", name="Rounds").click()
+    page.click("[data-action=words]")
+    # The controller may have drafted nothing that was rejected.
+    rejected = page.locator(".lane .chip.rejected")
+    (rejected if rejected.count() else page.locator(".lane .chip")).last.hover()
+    keep(page, "chat")
+
+
+def _take_race(page: Page) -> None:
+    _go(page, "race")
+    page.locator(".race-form textarea").first.fill(RACED)
+    page.locator("[name=rival-method]").select_option("best")
+    page.click(".race-form [data-act=start]")
+    page.wait_for_selector(".race-words[data-identical]")
+    page.locator(".race-result").evaluate("(node) => node.scrollIntoView()")
+    page.wait_for_timeout(5_000)  # the replay begins with empty boxes
+    keep(page, "race")
+
+
+def _take_others(page: Page) -> None:
+    page.get_by_role("link", name="Models", exact=True).click()
+    page.wait_for_selector("tr.model-row")
+    keep(page, "models")
+    _go(page, "train")
+    page.wait_for_selector("#train-page [data-act=start]")
+    keep(page, "train")
+    page.get_by_role("link", name="Server", exact=True).click()
+    page.get_by_role("switch").click()
+    page.wait_for_selector("#server-page [role=switch]:checked")
+    keep(page, "server")
+    page.get_by_role("switch").click()
+    page.wait_for_selector("#server-page [role=switch]:not(:checked)")
 
 
 def opened(browser: Browser, url: str) -> Page:
