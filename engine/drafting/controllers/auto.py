@@ -188,6 +188,8 @@ class Auto:
             steps.append((draft_times, round.tree.depth, timing.draft_s))
             if not draft_times.known:
                 self.refresh_times()
+        elif draft_times is not None and draft_times.known:
+            draft_times.learn_limit(round.tree.depth, timing.draft_s / self.costs.pace)
         self.costs.observe(steps)
         if name is not None:
             self.members[name].learn(round)
@@ -254,13 +256,20 @@ class Auto:
             if name not in self._tries:
                 self._tries[name] = self._best(name, most=_TRY)
         # A drafter that was never measured comes first.
-        prices = {
-            name: (self.members[name].measured, each.seconds - each.tokens / leader.speed)
-            for name in others
-            for each in (self._tries[name],)
-        }
+        prices = {name: (self.members[name].measured, self._price(name, leader)) for name in others}
         name = min(prices, key=prices.__getitem__)
         return self._tries[name] if prices[name][1] <= self._saved else None
+
+    def _price(self, name: str, leader: Option) -> float:
+        """Return the seconds that a try is expected to lose.
+
+        While a drafter's times are uncertain, at most a plain round's: one wrong time must not prevent
+        all tries that would correct it.
+        """
+        option = self._tries[name]
+        price = option.seconds - option.tokens / leader.speed
+        certain = self.members[name].draft_times.certain
+        return price if certain else min(price, self._options[None].seconds)
 
     def _plain(self) -> Option:
         seconds = self._round_times(None).seconds[0]

@@ -15,6 +15,9 @@ _WAITS = 0.03
 """Weight of a new call in the mean wait: about the last thirty matter."""
 _OUTLIER = 2.0
 """Limit of a measurement, as a factor above or below the expected time."""
+_FEW = 4
+"""Measurements of a size that one of less than half their time replaces: calls may wait, but none is
+twice as fast as it should be."""
 
 
 class Times:
@@ -40,6 +43,11 @@ class Times:
     def known(self) -> bool:
         return bool(self._sizes)
 
+    @property
+    def certain(self) -> bool:
+        """Return whether some size was measured more than a few times."""
+        return any(count > _FEW for count in self._seen.values())
+
     def covers(self, size: int) -> bool:
         """Return whether ``size`` lies within the measured ones."""
         return self.known and self._sizes[0] <= size <= self._sizes[-1]
@@ -53,14 +61,25 @@ class Times:
             self._seconds[size], self._seen[size] = start, int(known)
         expected = self.expected(size)
         self._seen[size] += 1
-        weight = max(1 / self._seen[size], _SLOWEST)
-        self._seconds[size] += weight * (_limited(seconds, expected) - expected)
+        if seconds < expected / _OUTLIER and self._seen[size] <= _FEW:
+            change = seconds - expected
+        else:
+            weight = max(1 / self._seen[size], _SLOWEST)
+            change = weight * (_limited(seconds, expected) - expected)
+        self._seconds[size] = Times.__call__(self, size) + change
+
+    def learn_limit(self, size: int, seconds: float) -> None:
+        """Learn that the size takes at most ``seconds``, if it was expected to take longer."""
+        if seconds < self.expected(size):
+            self.learn(size, seconds)
 
     def computing(self, size: int, seconds: float, pace: float) -> float:
         """Return the computing time of a call, and learn the rest as its wait."""
         computing = seconds
         if self.covers(size):
             computing = min(seconds, _OUTLIER * self.expected(size) * pace)
+        elif self.known and self.proportional and size > (last := self._sizes[-1]) > 0:
+            computing = min(seconds, _OUTLIER * self(last) * pace * size / last)
         self._calls += 1
         weight = max(1 / (self._calls + 4), _WAITS)
         self.wait += weight * (seconds - computing - self.wait)
@@ -76,14 +95,14 @@ class Times:
     def __call__(self, size: int) -> float:
         """Return the seconds for ``size``; 0 before any measurement."""
         if size in self._seconds:
-            return self._seconds[size]
+            return self._bounded(size, self._seconds[size])
         at = bisect_left(self._sizes, size)
         if at and len(self._sizes) > 1:
             low, high = self._sizes[at - 1 : at + 1] if at < len(self._sizes) else self._sizes[-2:]
             a, b = self._seconds[low], self._seconds[high]
             line = a + (b - a) * (size - low) / (high - low)
             # A larger step never takes less time; a line that falls is noise.
-            return line if at < len(self._sizes) else max(line, b)
+            return self._bounded(size, line if at < len(self._sizes) else max(line, b))
         if not self._sizes:
             return 0.0
         first = self._sizes[0]
@@ -104,6 +123,12 @@ class Times:
                 weight, count = its_weight + weight, its_count + count
             pools.append((seconds, weight, count))
         return [seconds for seconds, _, count in pools for _ in range(count)]
+
+    def _bounded(self, size: int, seconds: float) -> float:
+        """Return at most what so many tokens of the smallest size take, if ``proportional``."""
+        if not self.proportional or not (first := self._sizes[0]):
+            return seconds
+        return min(seconds, self._seconds[first] * size / first)
 
     def _rest(self, seconds: float) -> float:
         """Return what is kept of the first time of a size."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from statistics import median
 from time import perf_counter
 
 from engine.drafting.controllers.stored_times import StoredTimes
@@ -42,8 +41,8 @@ def _measure(model: Model, verify: Times, clock: Callable[[], float]) -> dict[in
     """Return the seconds of a step by rows, after some tokens; empty if the context is too short.
 
     Takes half a second, or as long as one measurement of every row count. Row counts alternate, so that
-    a drifting pace affects all alike, and the median counts. The first pass allocates what later ones
-    reuse; it counts only if there is no other.
+    a drifting pace affects all alike, and the least counts: others waited, while the app starts mostly
+    for the browser. The first pass allocates what later ones reuse.
     """
     past = min(_PAST, model.info.context - max(ROWS))
     if past < 1:
@@ -69,4 +68,4 @@ def _measure(model: Model, verify: Times, clock: Callable[[], float]) -> dict[in
             seconds[rows].append(clock() - started)
             verify.observe_step(rows)
             state.commit(())
-    return {rows: median(taken[1:] or taken) for rows, taken in seconds.items()}
+    return {rows: min(taken) for rows, taken in seconds.items()}

@@ -53,6 +53,19 @@ def test_it_comes_to_be_as_fast_as_the_best_fixed_depth(
     assert fmean(begun) > 0.88
 
 
+@pytest.mark.parametrize("wrong", [{1: 20.0}, {4: 20.0}, {1: 0.1, 4: 20.0}, {2: 5.0, 8: 0.8}])
+def test_one_drafting_time_measured_beside_other_programs_does_not_pause_drafting(
+    wrong: dict[int, float],
+) -> None:
+    machine = Machine(lambda rows: 1 + 0.05 * rows, 0.1, 0.83)
+    learned = warm(machine)
+    for depth, seconds in wrong.items():
+        learned.proposer.draft_times.learn(depth, seconds)
+    rounds = play(machine, learned.auto(15), 400)
+    best = max(machine.speed(depth) for depth in range(16))
+    assert speed_of(rounds[150:]) > 0.9 * best
+
+
 @pytest.mark.parametrize("depth", [1, 3, 8])
 def test_it_goes_no_deeper_than_it_may(depth: int) -> None:
     rounds = play(Machine(acceptance=1.0), Learned().auto(depth), 100)

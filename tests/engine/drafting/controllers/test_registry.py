@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import random
 from dataclasses import replace
 
 import pytest
@@ -72,6 +73,20 @@ def test_a_warm_up_measures_every_row_count_with_the_clock_it_is_given() -> None
     assert model.fed < 200  # the limit is half a second, and this clock's second is long
 
 
+def test_a_warm_up_beside_other_programs_finds_the_computing_time() -> None:
+    waits = random.Random(1)
+    now = 0.0
+
+    def clock() -> float:
+        nonlocal now
+        now += 1e-3 + (waits.random() < 0.3) * 5e-3
+        return now
+
+    verify = Times(proportional=False)
+    warm_up(TableModel(lambda tokens: [0.0, 0.0], 2, context=64), verify, clock=clock)
+    assert [verify(rows) for rows in ROWS] == pytest.approx([1e-3] * len(ROWS))
+
+
 def test_a_model_with_little_context_is_not_warmed_up() -> None:
     verify = Times(proportional=False)
     warm_up(TableModel(lambda tokens: [0.0, 0.0], 2, context=8), verify)
@@ -90,6 +105,25 @@ def test_times_between_known_sizes_lie_on_a_line() -> None:
         assert [times(size) for size in (6, 10)] == [9, 11]
     verify.learn(12, 9.0)
     assert verify(16) == 9.0  # a line that falls is noise
+
+
+def test_a_far_shorter_time_replaces_the_first_few() -> None:
+    times = Times(proportional=False)
+    for seconds in (9.0, 8.0, 9.0, 1.0):
+        times.learn(1, seconds)
+    assert times(1) == 1.0
+    times.learn(1, 0.1)
+    assert 0.8 < times(1) < 1.0
+
+
+def test_drafted_tokens_take_no_longer_than_so_many_first_ones() -> None:
+    drafts = Times(proportional=True)
+    drafts.learn(1, 0.1)
+    drafts.learn(4, 6.0)
+    assert [drafts(count) for count in (2, 4, 8)] == pytest.approx([0.2, 0.4, 0.8])
+    drafts.learn_limit(4, 0.15)
+    drafts.learn_limit(4, 0.9)
+    assert drafts(4) == pytest.approx(0.15)
 
 
 def test_one_wild_measurement_moves_a_time_little() -> None:
