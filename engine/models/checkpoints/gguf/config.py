@@ -7,15 +7,21 @@ windows and scales, SmolLM3's layers without positions) is here, with its source
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from engine.errors import ModelError
 from engine.models.checkpoints.config_file import MOST_LAYERS
-from engine.models.checkpoints.gguf.names import LAYER_PARTS, check_architecture
-from engine.values import shown
+from engine.models.checkpoints.gguf.layer_types import (
+    layer_types,
+    recurrent_types,
+    sliding_layers,
+    sliding_window,
+    types_by_kv_heads,
+    window_fields,
+)
+from engine.models.checkpoints.gguf.names import LAYER_PARTS
+from engine.models.checkpoints.gguf.rope import both_ropes, rope_in_images, rope_parameters
+from engine.models.checkpoints.gguf.settings import Settings
 
 _CLASSES = {
     "llama": ("LlamaForCausalLM", "llama"),
@@ -58,75 +64,13 @@ _EXPERT_SIZES = (
 )
 _SMOLLM3_EVERY = 4
 """Every fourth layer has no positions (llama.cpp's smollm3.cpp)."""
-_SLIDING_EVERY = {"gemma2": 2, "gemma3": 6, "gemma4": 6, "olmo2": 4, "exaone4": 4, "cohere2": 4}
-"""The period of layers with global attention, if the file does not say (llama.cpp's models)."""
 _LAYER_NORMS = ("cohere2", "starcoder2")
 """Architectures with LayerNorms, whose epsilon has another key."""
-_PARTLY_ROTATED = ("phi3", "qwen35", "qwen35moe", "qwen3next", "glm4", "glm4moe", "dflash")
 _WINDOWS = {"gemma2": 4096}
 _SLIDING_THETA = 10_000.0
 """The rope base of the sliding layers of Gemma 3 and 4."""
 _LARGEST_GEMMAS = {"gemma2": 46, "gemma3": 62}
 """Layers of the 27B models, whose query scale assumes heads of hidden / heads numbers."""
-
-
-class Settings:
-    """The metadata of a model, by keys without its architecture's prefix. Methods raise ModelError."""
-
-    def __init__(self, file: Path, metadata: Mapping[str, Any], family: str | None = None) -> None:
-        """``family``: the architecture of models like this one, if it is a head."""
-        self.file, self.metadata, self._family = file, metadata, family
-        stated = metadata.get("general.architecture")
-        self.prefix = str(stated)
-        self.architecture = family or check_architecture(file, stated)
-
-    def size(self, key: str, default: int | None = None, layer: int | None = None) -> int:
-        """Return a whole number above 0; of a list, that of ``layer`` or the one that all layers have."""
-        value = self._value(key, default)
-        if isinstance(value, list) and layer is not None and layer < len(value):
-            value = value[layer]
-        return self.whole(key, value)
-
-    def whole(self, key: str, value: Any) -> int:
-        """Return ``value``, which ``key`` has, if it is as ``size`` returns it."""
-        if isinstance(value, list) and value and value.count(value[0]) == len(value):
-            value = value[0]
-        if isinstance(value, int) and not isinstance(value, bool) and value > 0:
-            return value
-        raise self.wrong(key, value, "a whole number above 0, equal in all layers")
-
-    def number(self, key: str, default: float | None = None) -> float:
-        """Return a number above 0, as it was written in decimals: 1e-06, not 9.999999974752427e-07."""
-        value = self._value(key, default)
-        if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < np.inf:
-            return float(str(np.float32(value)))
-        raise self.wrong(key, value, "a number above 0")
-
-    @property
-    def drafting_layers(self) -> int:
-        """How many of the last layers draft for the others (MTP)."""
-        key = "nextn_predict_layers"
-        return self.size(key) if self.optional(key) and self._family is None else 0
-
-    def optional(self, key: str) -> Any:
-        return self.metadata.get(f"{self.prefix}.{key}")
-
-    def wrong(self, key: str, value: object, expected: str) -> ModelError:
-        return ModelError(
-            f"{self.file}: {self.prefix}.{key} is {shown(value)}; it must be {expected}. "
-            "The file is damaged or mislabelled: download it again."
-        )
-
-    def _value(self, key: str, default: Any) -> Any:
-        value = self.optional(key)
-        if value is None:
-            value = default
-        if value is None:
-            raise ModelError(
-                f"{self.file} has no {self.prefix}.{key}, so the model cannot be run. Download "
-                "it again, or convert it again with llama.cpp's converter."
-            )
-        return value
 
 
 def config_from(
@@ -176,7 +120,7 @@ def config_from(
         "mlp_bias": biased["mlp.gate"],
         "use_bias": biased["self_attn.q"],
         "use_qk_norm": "model.layers.0.self_attn.q_norm.weight" in tensors,
-        "rope_parameters": _rope(settings, head_dim, factors),
+        "rope_parameters": rope_parameters(settings, head_dim, factors),
     }
     if experts:
         config |= _experts(settings)
@@ -205,7 +149,7 @@ def _family_fields(settings: Settings, config: Mapping[str, Any]) -> dict[str, A
         case "smollm3":
             return {"no_rope_layer_interval": _SMOLLM3_EVERY}
         case "phi3":
-            return {"sliding_window": _window(settings)}
+            return {"sliding_window": sliding_window(settings)}
         case "gemma2" | "gemma3":
             return _gemma(settings, config)
         case "granite":
@@ -228,9 +172,9 @@ def _family_fields(settings: Settings, config: Mapping[str, Any]) -> dict[str, A
         case "olmo2":
             return _olmo(settings, config)
         case "exaone4":
-            return _windows(settings, config, _window(settings))
+            return window_fields(settings, config, sliding_window(settings))
         case "cohere2":
-            return _windows(settings, config, _window(settings)) | {
+            return window_fields(settings, config, sliding_window(settings)) | {
                 "logit_scale": settings.number("logit_scale"),
                 "layer_norm_eps": config["rms_norm_eps"],
             }
@@ -241,13 +185,15 @@ def _family_fields(settings: Settings, config: Mapping[str, Any]) -> dict[str, A
             return {"norm_epsilon": config["rms_norm_eps"]}
         case "qwen35" | "qwen35moe" | "qwen3next":
             return (
-                gated_delta(settings) | _recurrent(settings, config) | _in_images(settings, config)
+                gated_delta(settings)
+                | recurrent_types(settings, config)
+                | rope_in_images(settings, config)
             )
         case "lfm2" | "lfm2moe":
             return _short_convolution(settings, config)
         case "gpt-oss":
             rope = {**config["rope_parameters"], "truncate": False}
-            return {"sliding_window": _window(settings), "rope_parameters": rope}
+            return {"sliding_window": sliding_window(settings), "rope_parameters": rope}
         case "glm4moe":
             return {
                 "n_routed_experts": settings.size("expert_count"),
@@ -257,15 +203,6 @@ def _family_fields(settings: Settings, config: Mapping[str, Any]) -> dict[str, A
                 "norm_topk_prob": settings.optional("expert_weights_norm") is not False,
             }
     return {}
-
-
-def _in_images(settings: Settings, config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the rope's settings with how positions in images rotate pairs."""
-    sections = settings.optional("rope.dimension_sections")
-    if not isinstance(sections, list):
-        return {}
-    own = {"mrope_section": sections[:3], "mrope_interleaved": True}
-    return {"rope_parameters": {**config["rope_parameters"], **own}}
 
 
 def _kv_heads(settings: Settings, default: int, layer: int | None) -> int:
@@ -286,12 +223,14 @@ def _gemma(settings: Settings, config: Mapping[str, Any]) -> dict[str, Any]:
     if layers == _LARGEST_GEMMAS[architecture]:
         head_dim = config["hidden_size"] // config["num_attention_heads"]
     fields: dict[str, Any] = {"query_pre_attn_scalar": head_dim}
-    fields |= _windows(settings, config, _window(settings) or _WINDOWS.get(architecture))
+    fields |= window_fields(
+        settings, config, sliding_window(settings) or _WINDOWS.get(architecture)
+    )
     for key in ("attn_logit_softcapping", "final_logit_softcapping"):
         if settings.optional(key):
             fields[key] = settings.number(key)
     if architecture == "gemma3":
-        fields["rope_parameters"] = _ropes(settings, config["rope_parameters"], _SLIDING_THETA)
+        fields["rope_parameters"] = both_ropes(settings, config["rope_parameters"], _SLIDING_THETA)
     return fields
 
 
@@ -302,7 +241,7 @@ def _gemma4(
     factors: Mapping[str, Sequence[float]],
 ) -> dict[str, Any]:
     """Return Gemma 4's fields. Factors of 1 turn a pair of a global head, huge ones leave it as it is."""
-    sliding = _sliding(settings, int(config["num_hidden_layers"]))
+    sliding = sliding_layers(settings, int(config["num_hidden_layers"]))
     local, last = sliding.index(True) if any(sliding) else 0, len(sliding) - 1
     turned = [factor == 1 for factor in factors.get("long", ())] or [True]
     global_rope = {
@@ -319,9 +258,9 @@ def _gemma4(
         > config["intermediate_size"],
         "num_kv_shared_layers": settings.optional("attention.shared_kv_layers") or 0,
         "hidden_size_per_layer_input": settings.optional("embedding_length_per_layer_input") or 0,
-        "sliding_window": _window(settings),
-        "layer_types": _types(sliding),
-        "rope_parameters": _ropes(settings, global_rope, _SLIDING_THETA),
+        "sliding_window": sliding_window(settings),
+        "layer_types": layer_types(sliding),
+        "rope_parameters": both_ropes(settings, global_rope, _SLIDING_THETA),
     }
     if settings.optional("expert_count"):
         fields |= {"enable_moe_block": True, "top_k_experts": config["num_experts_per_tok"]}
@@ -331,13 +270,6 @@ def _gemma4(
     if settings.optional("final_logit_softcapping"):
         fields["final_logit_softcapping"] = settings.number("final_logit_softcapping")
     return fields
-
-
-def _ropes(settings: Settings, rope: Mapping[str, Any], theta: float) -> dict[str, Any]:
-    """Return the ropes of global layers and of sliding ones, whose base is ``theta`` by default."""
-    own = settings.number("rope.freq_base_swa", theta)
-    near = {"rope_type": "default", "rope_theta": own}
-    return {"full_attention": rope, "sliding_attention": near}
 
 
 def _granite(settings: Settings, config: Mapping[str, Any]) -> dict[str, Any]:
@@ -354,14 +286,14 @@ def _granite(settings: Settings, config: Mapping[str, Any]) -> dict[str, Any]:
 
 def _olmo(settings: Settings, config: Mapping[str, Any]) -> dict[str, Any]:
     """Return OLMo 3's fields if layers slide; the rope's scaling concerns the others alone."""
-    window, rope = _window(settings), config["rope_parameters"]
+    window, rope = sliding_window(settings), config["rope_parameters"]
     if window is None:
         return {}
     return {
         "architectures": ["Olmo3ForCausalLM"],
         "model_type": "olmo3",
-        "rope_parameters": _ropes(settings, rope, rope["rope_theta"]),
-        **_windows(settings, config, window),
+        "rope_parameters": both_ropes(settings, rope, rope["rope_theta"]),
+        **window_fields(settings, config, window),
     }
 
 
@@ -378,22 +310,11 @@ def gated_delta(settings: Settings) -> dict[str, Any]:
     }
 
 
-def _recurrent(settings: Settings, config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the type of each layer, if the file lists them: drafting layers are in the list too."""
-    key, layers = "attention.recurrent_layers", config["num_hidden_layers"]
-    listed = settings.optional(key)
-    if listed is None:
-        return {}
-    if not isinstance(listed, list) or len(listed) < layers:
-        raise settings.wrong(key, listed, f"a list of {layers} or more")
-    return {"layer_types": _types(listed[:layers], "linear_attention", "full_attention")}
-
-
 def _mamba2(settings: Settings, config: Mapping[str, Any]) -> dict[str, Any]:
     heads = settings.size("ssm.time_step_rank")  # llama.cpp keeps the heads there
     key = "expert_shared_feed_forward_length"
     return {
-        "layer_types": _by_kv_heads(settings, config, "mamba"),
+        "layer_types": types_by_kv_heads(settings, config, "mamba"),
         "shared_intermediate_size": settings.size(key, config.get("intermediate_size")),
         "num_local_experts": settings.optional("expert_count"),
         "mamba_n_heads": heads,
@@ -404,116 +325,11 @@ def _mamba2(settings: Settings, config: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _by_kv_heads(settings: Settings, config: Mapping[str, Any], other: str) -> list[str]:
-    """Return the type of each layer: ``other`` where the file lists 0 key-value heads."""
-    key, layers = "attention.head_count_kv", config["num_hidden_layers"]
-    listed = settings.optional(key)
-    if not isinstance(listed, list) or len(listed) != layers:
-        raise settings.wrong(key, listed, f"a list of {layers}, with 0 for layers of type {other}")
-    return _types(listed, "full_attention", other)
-
-
 def _short_convolution(settings: Settings, config: Mapping[str, Any]) -> dict[str, Any]:
     return {
-        "layer_types": _by_kv_heads(settings, config, "conv"),
+        "layer_types": types_by_kv_heads(settings, config, "conv"),
         "conv_L_cache": settings.size("shortconv.l_cache"),
         "norm_eps": config["rms_norm_eps"],
         "block_auto_adjust_ff_dim": False,
         "num_dense_layers": settings.optional("leading_dense_block_count") or 0,
-    }
-
-
-def _windows(settings: Settings, config: Mapping[str, Any], window: int | None) -> dict[str, Any]:
-    """Return which layers slide with ``window``; none do without."""
-    layers = config["num_hidden_layers"]
-    sliding = _sliding(settings, layers) if window else [False] * layers
-    return {"sliding_window": window, "layer_types": _types(sliding)}
-
-
-def _types(
-    flags: Sequence[object], where: str = "sliding_attention", else_: str = "full_attention"
-) -> list[str]:
-    """Return the type of each layer, ``where`` its flag is set and where it is not."""
-    return [where if flag else else_ for flag in flags]
-
-
-def _window(settings: Settings) -> int | None:
-    """Return the window of sliding layers; None if the file has 0 or nothing: no such layers."""
-    key = "attention.sliding_window"
-    return settings.size(key) if settings.optional(key) else None
-
-
-def _sliding(settings: Settings, layers: int) -> list[bool]:
-    """Return whether each layer slides: by the file's list or period, or by llama.cpp's default."""
-    key = "attention.sliding_window_pattern"
-    pattern = settings.optional(key)
-    if isinstance(pattern, list):
-        if len(pattern) != layers:
-            raise settings.wrong(key, f"a list of {len(pattern)}", f"a list of {layers}")
-        return [bool(slides) for slides in pattern]
-    every = settings.size(key, _SLIDING_EVERY[settings.architecture])
-    return [(index + 1) % every != 0 for index in range(layers)]
-
-
-def _rope(
-    settings: Settings, head_dim: int, factors: Mapping[str, Sequence[float]]
-) -> dict[str, Any]:
-    rope: dict[str, Any] = {
-        "rope_type": "default",
-        "rope_theta": settings.number("rope.freq_base", 10_000.0),
-    }
-    width = settings.size("rope.dimension_count", head_dim)
-    if width != head_dim:
-        partly = {settings.architecture, settings.prefix} & {*_PARTLY_ROTATED}
-        if not partly or width > head_dim or width % 2:
-            raise settings.wrong("rope.dimension_count", width, str(head_dim))
-        rope["partial_rotary_factor"] = width / head_dim
-    kind = settings.optional("rope.scaling.type") or "none"
-    original = "rope.scaling.original_context_length"
-    if settings.optional(original):
-        rope["original_max_position_embeddings"] = settings.size(original)
-    if factors:
-        return rope | _longrope(settings, width, factors)
-    if kind == "none" and settings.optional("rope.scale_linear"):  # older than the scaling's type
-        return rope | {"rope_type": "linear", "factor": settings.number("rope.scale_linear")}
-    if kind in ("linear", "yarn"):
-        rope |= {"rope_type": kind, "factor": settings.number("rope.scaling.factor")}
-        return rope | _yarn(settings) if kind == "yarn" else rope
-    if kind != "none":
-        raise settings.wrong("rope.scaling.type", kind, "none, linear, yarn, or come with factors")
-    return rope
-
-
-def _yarn(settings: Settings) -> dict[str, Any]:
-    """Return the rest of YaRN's settings. Mistral's are such that nothing is magnified."""
-    rope: dict[str, Any] = {
-        name: settings.number(f"rope.scaling.yarn_{name}")
-        for name in ("beta_fast", "beta_slow")
-        if settings.optional(f"rope.scaling.yarn_{name}")
-    }
-    if settings.architecture == "mistral3":
-        rope["attention_factor"] = 1.0
-    elif settings.optional("rope.scaling.yarn_attn_factor"):  # llama.cpp itself does not use it
-        rope["attention_factor"] = settings.number("rope.scaling.yarn_attn_factor")
-    key = "attention.temperature_scale"
-    if settings.optional(key):
-        rope["llama_4_scaling_beta"] = settings.number(key)
-    return rope
-
-
-def _longrope(
-    settings: Settings, width: int, factors: Mapping[str, Sequence[float]]
-) -> dict[str, Any]:
-    """Return LongRoPE's settings. Files have Llama 3's scaling in this form too."""
-    for name, listed in factors.items():
-        if len(listed) != width // 2 or not all(0 < factor < np.inf for factor in listed):
-            raise ModelError(
-                f"{settings.file}: the {name} rotary factors must be {width // 2} numbers above "
-                "0. The file is damaged: download it again."
-            )
-    return {
-        "rope_type": "longrope",
-        "long_factor": list(factors["long"]),
-        "short_factor": list(factors["short"]),
-        "attention_factor": settings.number("rope.scaling.attn_factor", 1.0),
     }

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from engine.errors import ModelError
-from engine.models.checkpoints.gguf.config import Settings, config_from, gated_delta
+from engine.models.checkpoints.gguf.config import config_from, gated_delta
 from engine.models.checkpoints.gguf.header import FILE_TYPES, GgufHeader, Metadata, read_gguf_header
 from engine.models.checkpoints.gguf.names import (
     LAYER_PARTS,
@@ -29,6 +29,7 @@ from engine.models.checkpoints.gguf.names import (
     is_factor,
     role_of,
 )
+from engine.models.checkpoints.gguf.settings import Settings
 from engine.models.checkpoints.parts import PartEntry, split_tensors
 from engine.models.checkpoints.safetensors_header import TensorEntry, read_bytes
 

@@ -15,10 +15,11 @@ from types import MappingProxyType
 from typing import Any
 
 from engine.errors import ModelError
-from engine.models.checkpoints.gguf.config import Settings, config_from
+from engine.models.checkpoints.gguf.config import config_from
 from engine.models.checkpoints.gguf.description import LocatedTensor, rope_factors, scales
 from engine.models.checkpoints.gguf.header import GgufHeader, read_gguf_header
 from engine.models.checkpoints.gguf.names import HEADS, ROPE_FACTORS, TensorRole, is_factor, role_of
+from engine.models.checkpoints.gguf.settings import Settings
 
 _FC = {"fc.weight": "fc.weight", "d2t": "d2t"}
 _EAGLE3 = {**_FC, "enc.output_norm.weight": "input_norm.weight"}
