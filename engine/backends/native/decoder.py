@@ -9,67 +9,33 @@ import ctypes
 import itertools
 import math
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor
 
+from engine.backends.native.layers import Positions, fill, layer_structure
 from engine.backends.native.state import NativeState
 from engine.kernels.formats.blocks import Weight
 from engine.kernels.native import library as native
 from engine.kernels.native import structures
-from engine.kernels.native.library import Library, Matrix
+from engine.kernels.native.library import Library
 from engine.kernels.native.weight_cache import CachedWeights
 from engine.kernels.operands import GROUP
 from engine.kernels.torch.factory import Kernels, plain_embedding
-from engine.kernels.torch.linear import Biased
 from engine.models.activations import soft_cap
-from engine.models.architecture import (
-    Architecture,
-    Attention,
-    Experts,
-    GatedDeltaNet,
-    GatedMlp,
-    LayerSpec,
-    Mamba2,
-    Mlp,
-    Rope,
-    ShortConvolution,
-    Temperature,
-)
+from engine.models.architecture import Architecture
 from engine.models.base import Entry, ModelInfo
 from engine.models.hidden_states import AuxHiddenStates, AuxLayer, EmbeddingAndHead
-from engine.models.rotation import axis_of_pairs, cosines, temperatures
 from engine.models.sequence_state import SequenceState
 from engine.models.tensor_shapes import Names
 from engine.models.trimmed_vocabulary import TrimmedVocabulary
 from engine.models.weight_loading import WeightSource, load_layer, load_per_layer, read_norm
-from engine.models.weights import ExpertsWeights, GatedMlpWeights, Layer, MlpWeights, RmsNorm
 from engine.noise import Draws
 
 __all__ = ["Library", "NativeDecoder", "takes_file_dtype"]
 
-MIXERS: Mapping[type, structures.Mixer] = {
-    Attention: structures.Mixer.ATTENTION,
-    GatedDeltaNet: structures.Mixer.GATED_DELTA,
-    Mamba2: structures.Mixer.MAMBA2,
-    ShortConvolution: structures.Mixer.SHORT_CONVOLUTION,
-}
-FEED_FORWARDS: Mapping[type, structures.FeedForward] = {
-    GatedMlp: structures.FeedForward.GATED_MLP,
-    Mlp: structures.FeedForward.MLP,
-    Experts: structures.FeedForward.EXPERTS,
-}
-"""The step's numbers of mixers and feed-forwards."""
-_FIELDS: Mapping[type, str] = {
-    Attention: "attention",
-    GatedDeltaNet: "delta",
-    Mamba2: "mamba",
-    ShortConvolution: "convolution",
-}
-"""The fields of a layer with what its mixer needs."""
 _QUERIES = ("self_attn.q_proj.weight", "self_attn.qkv_proj.weight")
 
 assert GROUP == native.LANES, "tokens are kept by whole panels"
@@ -84,39 +50,6 @@ def takes_file_dtype(architecture: Architecture, quantization: str) -> bool:
         each.qk_norm or math.frexp(each.query_scale)[0] == 0.5 for each in architecture.attentions
     )
     return exact or quantization != "fp32"
-
-
-class Positions:
-    """Tables of the positions up to ``context``, which layers share."""
-
-    def __init__(self, architecture: Architecture, context: int) -> None:
-        self.rotations: dict[tuple[Rope, int], Tensor] = {}
-        self._temperatures: dict[Temperature, Tensor] = {}
-        self._axes: dict[tuple[Rope, int], Tensor] = {}
-        for each in set(architecture.attentions):
-            if each.rope is not None:
-                key = each.rope, each.head_dim
-                self.rotations[key] = cosines(*key, context)
-                if each.rope.axes:
-                    self._axes[key] = axis_of_pairs(*key)
-            if each.temperature is not None:
-                self._temperatures[each.temperature] = temperatures(each.temperature, context)
-
-    def rotation(self, spec: Attention) -> int | None:
-        """Return the address of a layer's cosines and sines, None if it has no positions."""
-        rope = spec.rope
-        return None if rope is None else self.rotations[rope, spec.head_dim].data_ptr()
-
-    def axes(self, spec: Attention) -> int | None:
-        """Return the address of the axis of each pair, None if rows in images turn as others."""
-        rope = spec.rope
-        axes = None if rope is None else self._axes.get((rope, spec.head_dim))
-        return None if axes is None else axes.data_ptr()
-
-    def temperature(self, spec: Attention) -> int | None:
-        """Return the address of what a layer's queries are multiplied by, None if they are not."""
-        wanted = spec.temperature
-        return None if wanted is None else self._temperatures[wanted].data_ptr()
 
 
 class TrimmedHead:
@@ -183,13 +116,15 @@ class NativeDecoder:
         positions = Positions(architecture, info.context)
         slots, recurrent = architecture.kv_slots, itertools.count()
         parts = [
-            _layer(layer, spec, positions, slots[index] if index in slots else next(recurrent))
+            layer_structure(
+                layer, spec, positions, slots[index] if index in slots else next(recurrent)
+            )
             for index, (layer, spec) in enumerate(zip(layers, architecture.layers, strict=True))
         ]
         per_layer = load_per_layer(architecture, names, tensor, kernels)
         second = None if per_layer is None else make(tensor(names.per_layer_embedding))
         shape = structures.Shape()
-        _fill(
+        fill(
             shape,
             architecture,
             layers=(structures.Layer * len(parts))(*parts),
@@ -400,90 +335,3 @@ def _with_wide_queries(tensor: WeightSource, name: str) -> Weight:
     if isinstance(weight, Tensor) and name.endswith(_QUERIES):
         return weight.float()
     return weight
-
-
-def _layer(layer: Layer, spec: LayerSpec, positions: Positions, slot: int) -> structures.Layer:
-    """Return ``layer`` for the step. ``slot``: the index of what its mixer keeps of a sequence."""
-    mixer, feed_forward = spec.mixer, spec.feed_forward
-    activation = feed_forward.activation
-    made = structures.Layer(
-        mixer=MIXERS[type(mixer)],
-        feed_forward=FEED_FORWARDS[type(feed_forward)],
-        mixer_norm=_number(layer.mixer_norm),
-        mixer_after=_number(layer.mixer_after),
-        mlp_norm=_number(layer.feed_forward_norm),
-        mlp_after=_number(layer.feed_forward_after),
-        scalar=layer.scalar,
-    )
-    others: dict[str, Any] = {"slot": slot}
-    if isinstance(mixer, Attention):
-        others["shared"] = mixer.shared_with is not None
-        others["rotation"] = positions.rotation(mixer)
-        others["temperature"] = positions.temperature(mixer)
-        others["axes"] = positions.axes(mixer)
-    _fill(getattr(made, _FIELDS[type(mixer)]), layer.mixer, mixer, **others)
-    if isinstance(layer.feed_forward, ExpertsWeights):
-        assert isinstance(feed_forward, Experts)
-        made.experts = experts(layer.feed_forward, feed_forward)
-    else:
-        _fill_mlp(made.mlp, layer.feed_forward, feed_forward.intermediate, activation)
-    if layer.own_input is not None:
-        _fill(made.own, layer.own_input, function=activation)
-    return made
-
-
-def _fill_mlp(
-    made: structures.GatedMlp, weights: GatedMlpWeights | MlpWeights, width: int, activation: str
-) -> None:
-    first = weights.up if isinstance(weights, MlpWeights) else weights.gate_up
-    _fill(made, gate_up=first, down=weights.down, intermediate=width, gate=activation)
-
-
-def experts(weights: ExpertsWeights, spec: Experts) -> structures.Experts:
-    """Return a mixture for the step, which points into ``weights``."""
-    made, norms = structures.Experts(), weights.norms
-    if weights.shared is not None and spec.shared is not None:
-        _fill_mlp(made.shared, weights.shared, spec.shared, spec.activation)
-    _fill(
-        made,
-        weights,
-        spec,
-        shared=made.shared,
-        gate=spec.activation,
-        norm=norms and norms.experts,
-        shared_norm=norms and norms.shared,
-        after=norms and norms.experts_after,
-        shared_after=norms and norms.shared_after,
-    )
-    return made
-
-
-def _fill(made: ctypes.Structure, *sources: object, **others: object) -> None:
-    """Set all fields of ``made``: to ``others``, else to the attribute of the first source that has it.
-
-    None is left as it was made: a null pointer, or 0.
-    """
-    for name, *_ in made._fields_:
-        value = others.get(name)
-        if name not in others:
-            value = getattr(next(each for each in sources if hasattr(each, name)), name)
-        if value is not None:
-            setattr(made, name, _number(value))
-
-
-def _number(value: Any) -> Any:
-    """Return what a field of a structure holds: an address or a number."""
-    match value:
-        case Tensor():
-            return value.data_ptr()
-        case RmsNorm():  # its bias lies behind
-            return value.weight.data_ptr()
-        case Biased():  # from now on its matrix adds the bias
-            assert isinstance(value.linear, Matrix)
-            value.linear.set_bias(value.bias)
-            return value.linear.pointer
-        case Matrix():
-            return value.pointer
-        case str():
-            return native.GATES[value]
-    return value

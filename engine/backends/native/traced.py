@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from engine.backends import operations
-from engine.backends.native import decoder
+from engine.backends.native import layers
 from engine.backends.operations import Draft
 from engine.kernels.native import structures
 from engine.kernels.native.library import LANES, ROWS, Matrix
@@ -121,7 +121,7 @@ class TracedOperations(ProgramTracer):
             isinstance(each, Matrix) for each in (weights.router, weights.gate_up, weights.down)
         ):
             raise Unsupported("the experts are not compiled")
-        return self.mixture(decoder.experts(weights, spec), x, weights)
+        return self.mixture(layers.experts(weights, spec), x, weights)
 
     def unroll(
         self,

@@ -17,7 +17,8 @@ import torch
 from torch import Tensor
 
 from engine.backends.native import support as native_support
-from engine.backends.native.decoder import FEED_FORWARDS, MIXERS, NativeDecoder
+from engine.backends.native.decoder import NativeDecoder
+from engine.backends.native.layers import FEED_FORWARDS, MIXERS
 from engine.backends.support import Support
 from engine.backends.torch import decoder as eager
 from engine.backends.torch.decoder import TorchDecoder
