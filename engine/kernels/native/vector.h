@@ -163,6 +163,25 @@ inline Floats fused(Floats a, Floats b, Floats c) {
 #endif
 }
 
+#if defined(__AVX512BF16__)
+constexpr bool HAS_PAIRS = true;
+
+// Return sixteen pairs of bf16 numbers: a lane's is of both rows.
+inline Floats pairs(const uint16_t* first, const uint16_t* second) {
+    constexpr Unsigned places = {16 << 16, 1 | 17 << 16, 2 | 18 << 16, 3 | 19 << 16, 4 | 20 << 16, 5 | 21 << 16, 6 | 22 << 16, 7 | 23 << 16, 8 | 24 << 16, 9 | 25 << 16, 10 | 26 << 16, 11 | 27 << 16, 12 | 28 << 16, 13 | 29 << 16, 14 | 30 << 16, 15 | 31 << 16};
+    const auto low = _mm512_castsi256_si512(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(first)));
+    const auto rows = _mm512_inserti64x4(low, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(second)), 1);
+    return (Floats)_mm512_permutexvar_epi16((__m512i)places, rows);
+}
+
+// Return a * b + c for pairs, of which the second is added first.
+inline Floats fused_pairs(Floats a, Floats b, Floats c) {
+    return (Floats)_mm512_dpbf16_ps((__m512)c, (__m512bh)(__m512)a, (__m512bh)(__m512)b);
+}
+#else
+constexpr bool HAS_PAIRS = false;
+#endif
+
 inline Floats choose(Ints mask, Floats yes, Floats no) {
     Ints bits = (mask & std::bit_cast<Ints>(yes)) | (~mask & std::bit_cast<Ints>(no));
     return std::bit_cast<Floats>(bits);

@@ -24,12 +24,6 @@ constexpr int CACHE_LINE = 64;        // bytes
 constexpr int PREFETCH_BYTES = 2048;  // ahead of the weight in use
 constexpr int CACHED_PANELS = 4;      // that all tiles are multiplied by while a cache holds them
 
-#if defined(__AVX512BF16__)
-constexpr bool HAS_PAIRS = true;
-#else
-constexpr bool HAS_PAIRS = false;
-#endif
-
 // Return how many inputs lie side by side for each output; in NF4 they share a byte, the first in its lower half.
 constexpr int unit(Kind kind) { return kind == Kind::INT8 ? QUAD : kind == Kind::FP32 || kind == Kind::FP16 ? 1 : 2; }
 

@@ -1,5 +1,6 @@
 // Attention of queries over cached positions. Each query's sums run over the positions in order, so no query beside it can change
-// its bits.
+// its bits. Where the processor multiplies pairs of bf16 numbers, a cache in bf16 is read so: two dimensions of a key or two positions
+// of values at once. Queries and probabilities are then rounded to bf16 too, as GPUs do (FlashAttention).
 //
 // Keys lie in groups of sixteen positions, dimension by dimension, so that sixteen scores are summed at once without a horizontal
 // add; values lie position by position.
@@ -16,6 +17,36 @@ inline Floats at(const float* from) { return load(from); }
 inline Floats at(const uint16_t* from) { return widen(from); }
 inline void put(float* to, float value) { *to = value; }
 inline void put(uint16_t* to, float value) { *to = narrow(value); }
+
+// How numbers of type T are multiplied: COUNT of them of each lane at once. The factors that all lanes share were rounded by `round`.
+template <class T>
+struct Unit {
+    static constexpr int COUNT = 1;
+    static Floats of(const T* first, const T*) { return at(first); }
+    static Floats shared(const float* factors, int index) { return all(factors[index]); }
+    static void round(float*, int) {}
+    static Floats multiply_add(Floats a, Floats b, Floats sum) { return fused(a, b, sum); }
+};
+
+#if defined(__AVX512BF16__)
+template <>
+struct Unit<uint16_t> {
+    static constexpr int COUNT = 2;
+    static Floats of(const uint16_t* first, const uint16_t* second) { return pairs(first, second); }
+    static Floats shared(const float* factors, int index) {
+        int32_t both;  // not a float: its bits may be any
+        std::memcpy(&both, factors + index / 2, sizeof both);
+        return std::bit_cast<Floats>(all(both));
+    }
+    static void round(float* factors, int count) {
+        for (int k = 0; k < count; k += LANES) {
+            const Halves narrowed = narrow(load(factors + k));
+            std::memcpy(reinterpret_cast<uint16_t*>(factors) + k, &narrowed, sizeof narrowed);
+        }
+    }
+    static Floats multiply_add(Floats a, Floats b, Floats sum) { return fused_pairs(a, b, sum); }
+};
+#endif
 
 constexpr int REGISTER_QUERIES = 4;               // queries at once: one load serves them all
 constexpr int REGISTER_GROUPS = 4;                // groups of positions at once: as many sums as hide the latency of adding
@@ -59,7 +90,7 @@ struct HeadCache {
 
 // A query and the positions it sees.
 struct Query {
-    const float* values;  // [width]
+    float* values;  // [width]; rounded in place, see Unit
     int first, last;
     float* acc;  // [width]; in the end the output
     float sink = -INFINITY;  // a score that takes part in the softmax, without a value
@@ -74,13 +105,17 @@ inline void score(const HeadCache<T>& cache, const Query* queries, int group, fl
     Floats sum[Q][G];
     for (int q = 0; q < Q; ++q)
         for (int g = 0; g < G; ++g) sum[q][g] = Floats{};
-    for (int d = 0; d < cache.width; ++d) {
+    for (int d = 0; d < cache.width; d += Unit<T>::COUNT) {
         Floats key[G];
-        for (int g = 0; g < G; ++g) key[g] = at(keys + (size_t(g) * cache.width + d) * LANES);
-        if constexpr (G == REGISTER_GROUPS) cache.fetch(group, d);
+        for (int g = 0; g < G; ++g) {
+            const T* from = keys + (size_t(g) * cache.width + d) * LANES;
+            key[g] = Unit<T>::of(from, from + LANES);
+        }
+        if constexpr (G == REGISTER_GROUPS)
+            for (int k = 0; k < Unit<T>::COUNT; ++k) cache.fetch(group, d + k);
         for (int q = 0; q < Q; ++q) {
-            const Floats value = all(queries[q].values[d]);
-            for (int g = 0; g < G; ++g) sum[q][g] = fused(key[g], value, sum[q][g]);
+            const Floats value = Unit<T>::shared(queries[q].values, d);
+            for (int g = 0; g < G; ++g) sum[q][g] = Unit<T>::multiply_add(key[g], value, sum[q][g]);
         }
     }
     for (int q = 0; q < Q; ++q)
@@ -110,19 +145,19 @@ inline void exponentiate(Query& query, float cap, int start, int groups, int wid
     }
 }
 
-// Add p * value of `count` positions from `first` on to 16 * C dimensions of acc, from `d` on, of Q queries.
+// Add p * value of the positions first .. end - 1 to 16 * C dimensions of acc, from `d` on, of Q queries. `weights`: p from `start` on.
 template <int Q, int C, class T>
-inline void accumulate(const HeadCache<T>& cache, const Query* queries, int first, int count, int d, const float* weights) {
+inline void accumulate(const HeadCache<T>& cache, const Query* queries, int start, int first, int end, int d, const float* weights) {
     Floats acc[Q][C];
     for (int q = 0; q < Q; ++q)
         for (int c = 0; c < C; ++c) acc[q][c] = load(queries[q].acc + d + c * LANES);
-    const T* row = cache.values + size_t(first) * cache.width + d;
-    for (int position = 0; position < count; ++position, row += cache.width) {
+    for (int position = first; position < end; position += Unit<T>::COUNT) {
+        const T* row = cache.values + size_t(position) * cache.width + d;
         Floats value[C];
-        for (int c = 0; c < C; ++c) value[c] = at(row + c * LANES);
+        for (int c = 0; c < C; ++c) value[c] = Unit<T>::of(row + c * LANES, row + cache.width + c * LANES);
         for (int q = 0; q < Q; ++q) {
-            const Floats p = all(weights[q * KV_TILE + position]);
-            for (int c = 0; c < C; ++c) acc[q][c] = fused(value[c], p, acc[q][c]);
+            const Floats p = Unit<T>::shared(weights + q * KV_TILE, position - start);
+            for (int c = 0; c < C; ++c) acc[q][c] = Unit<T>::multiply_add(value[c], p, acc[q][c]);
         }
     }
     for (int q = 0; q < Q; ++q)
@@ -137,10 +172,14 @@ inline void attend_tile(const HeadCache<T>& cache, Query* queries, float cap, in
     if (groups == REGISTER_GROUPS) score<Q, REGISTER_GROUPS>(cache, queries, start / LANES, scores);
     else
         for (int g = 0; g < groups; ++g) score<Q, 1>(cache, queries, start / LANES + g, scores + g * LANES);
-    for (int q = 0; q < Q; ++q) exponentiate(queries[q], cap, start, groups, cache.width, scores + q * KV_TILE);
+    for (int q = 0; q < Q; ++q) {
+        exponentiate(queries[q], cap, start, groups, cache.width, scores + q * KV_TILE);
+        Unit<T>::round(scores + q * KV_TILE, groups * LANES);
+    }
+    first -= first % Unit<T>::COUNT;  // p is 0 before it and behind the last
     int d = 0;
-    for (; d + 4 * LANES <= cache.width; d += 4 * LANES) accumulate<Q, 4>(cache, queries, first, last - first + 1, d, scores + first - start);
-    for (; d < cache.width; d += LANES) accumulate<Q, 1>(cache, queries, first, last - first + 1, d, scores + first - start);
+    for (; d + 4 * LANES <= cache.width; d += 4 * LANES) accumulate<Q, 4>(cache, queries, start, first, last + 1, d, scores);
+    for (; d < cache.width; d += LANES) accumulate<Q, 1>(cache, queries, start, first, last + 1, d, scores);
 }
 
 // Compute the attention output of some queries, tile after tile of positions, so that keys and values are read once. Tiles begin at
@@ -153,6 +192,7 @@ inline void attend(const HeadCache<T>& cache, Query* queries, int count, float c
         first = std::min(first, queries[q].first);
         last = std::max(last, queries[q].last);
         queries[q].m_i = std::max(queries[q].sink, LOWEST);
+        Unit<T>::round(queries[q].values, cache.width);
         for (int d = 0; d < cache.width; d += LANES) store(queries[q].acc + d, Floats{});
     }
     for (int end; first <= last; first = end) {
