@@ -125,10 +125,9 @@ class Times:
         return [seconds for seconds, _, count in pools for _ in range(count)]
 
     def _bounded(self, size: int, seconds: float) -> float:
-        """Return at most what so many tokens of the smallest size take, if ``proportional``."""
-        if not self.proportional or not (first := self._sizes[0]):
-            return seconds
-        return min(seconds, self._seconds[first] * size / first)
+        """Return at most what so many tokens of the smallest size above 0 take, if ``proportional``."""
+        first = next((one for one in self._sizes if one), 0) if self.proportional else 0
+        return min(seconds, self._seconds[first] * size / first) if first else seconds
 
     def _rest(self, seconds: float) -> float:
         """Return what is kept of the first time of a size."""

@@ -118,6 +118,7 @@ def test_a_far_shorter_time_replaces_the_first_few() -> None:
 
 def test_drafted_tokens_take_no_longer_than_so_many_first_ones() -> None:
     drafts = Times(proportional=True)
+    drafts.learn(0, 0.1)  # a draft that ended with its first token
     drafts.learn(1, 0.1)
     drafts.learn(4, 6.0)
     assert [drafts(count) for count in (2, 4, 8)] == pytest.approx([0.2, 0.4, 0.8])
