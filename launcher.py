@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Foretoken's one command. Needs Python 3.11 or newer and nothing else.
+"""Install Foretoken into .venv and start it. Needs Python 3.11 to 3.13, and a network the first time.
 
     python launcher.py [options]         prepare .venv if needed, start the app, open the browser
     python launcher.py test [pytest...]  install what the tests need, run the whole suite

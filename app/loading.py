@@ -12,7 +12,13 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from engine.api import DownloadProgress, Engine, Loaded, LoadProgress, LoadRequest, Stage
-from engine.errors import DownloadCancelled, ForetokenError, InvalidRequest, LoadCancelled
+from engine.errors import (
+    DownloadCancelled,
+    ForetokenError,
+    InvalidRequest,
+    LoadCancelled,
+    what_failed,
+)
 from engine.loading.inventory import Inventory
 
 logger = logging.getLogger(__name__)
@@ -222,7 +228,10 @@ class PairLoader:
             tell(replace(end, state=LoadState.FAILED, message=str(error)))
             logger.error("%s", error)
         except Exception as error:  # a thread's error would otherwise vanish, and "Loading" stay
-            message = f"{end.name} could not be loaded: {error!r}. Details are in the terminal."
+            message = (
+                f"{end.name} could not be loaded: {what_failed(error)}. Diagnostics on the Settings "
+                "page shows the details."
+            )
             tell(replace(end, state=LoadState.FAILED, message=message))
             logger.exception("%s could not be loaded", end.name)
         else:

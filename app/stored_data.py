@@ -15,7 +15,7 @@ from app.runtime import Runtime
 from app.storage.file import FILE
 from app.storage.store import Store
 from app.training.runs import Trainings
-from engine.errors import DiskError
+from engine.errors import DiskError, what_failed
 from engine.files import size_on_disk
 
 
@@ -74,7 +74,7 @@ class StoredData:
         remembers and heads learned, what trainings recorded. Settings, models and drafters stay.
 
         No reply may be written meanwhile. Raises InvalidRequest while a training runs, StoreError and
-        DiskError if something could not be deleted; the rest is gone then.
+        DiskError if something could not be deleted.
         """
         self._trainings.forget_recordings()
         self._runtime.learning.forget()
@@ -87,6 +87,8 @@ class StoredData:
 
 
 def _delete(files: Iterable[Path]) -> None:
+    """Delete what can be deleted. Raises DiskError that names the others."""
+    failed = []
     for path in files:
         try:
             if path.is_dir():
@@ -94,7 +96,9 @@ def _delete(files: Iterable[Path]) -> None:
             else:
                 path.unlink(missing_ok=True)
         except OSError as error:
-            raise DiskError(
-                f"{path} could not be deleted: {error.strerror or error}. Everything else was "
-                "deleted. Delete it yourself, or check its permissions and try again."
-            ) from error
+            failed.append(f"{path} could not be deleted: {what_failed(error)}.")
+    if failed:
+        raise DiskError(
+            f"{' '.join(failed)} All else was deleted. Check the permissions and try again, or "
+            "delete by hand what is left."
+        )

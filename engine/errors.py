@@ -5,6 +5,7 @@ Interfaces show ``str(error)`` and nothing else; the class decides the exit stat
 
 from __future__ import annotations
 
+import errno
 import re
 from pathlib import Path
 
@@ -137,8 +138,22 @@ class DiskError(ForetokenError):
         """Return the DiskError for an exception raised while writing into ``folder``."""
         return cls(
             f"Writing to {folder} failed: {what_failed(error)}. Earlier files are intact. "
-            "Free some space and try again."
+            f"{_remedy(error)} and try again."
         )
+
+    @classmethod
+    def left(cls, folder: Path, error: Exception) -> DiskError:
+        """Return the DiskError for an exception raised while deleting in ``folder``."""
+        return cls(
+            f"Not everything in {folder} could be deleted: {what_failed(error)}. "
+            f"{_remedy(error)} and try again."
+        )
+
+
+def _remedy(error: Exception) -> str:
+    """Return what to do about a failed access to the disk."""
+    refused = getattr(error, "errno", None) in (errno.EACCES, errno.EPERM, errno.EROFS)
+    return "Check that Foretoken may write there" if refused else "Free some space"
 
 
 def what_failed(error: Exception) -> str:

@@ -42,7 +42,8 @@ def plan(
     ),
     kv_cache_dtype: str = Option("auto", "--kv-cache-dtype", help="auto (16 bits) or fp8."),
     acceptance: float | None = Option(
-        None, help="Chance that a drafted token is accepted. Default: the method's."
+        None,
+        help="Chance that the next drafted token is accepted. Default: the method's.",
     ),
     backend: str | None = Option(
         None, help="Backend of dynamo: vllm, sglang or trtllm. Default: vllm."

@@ -42,7 +42,7 @@ def race(
     rival: str | None = Option(
         None,
         metavar=METHOD,
-        help="A proposer, and a depth or auto, such as draft,4. Default: the pair's default.",
+        help="Drafting method, with a depth or auto, such as draft,4. Default: the pair's default.",
     ),
     base: str | None = Option(
         None,
@@ -68,7 +68,7 @@ def race(
         help="Instead of a prompt: pip, random, spec_bench, chats (your last prompts), or a "
         "file of JSON lines. Repeatable.",
     ),
-    per_kind: int = Option(0, min=0, help="First prompts of each kind of a set; 0 = all."),
+    per_kind: int = Option(0, min=0, help="Use only the first N prompts of each kind; 0 = all."),
     as_json: options.JsonOption = False,
     data_dir: options.DataDirOption = None,
 ) -> None:
@@ -172,7 +172,7 @@ def speculation(text: str | None, rule: AcceptanceRule) -> Speculation | None:
     if wrong or (name == PLAIN and depth):
         raise InvalidRequest(
             "proposer",
-            f"{text!r} is not a method: give a proposer, and optionally a depth, such as draft,4. "
+            f"{text!r} is not a method: give one, and optionally a depth, such as draft,4. "
             "none takes no depth.",
         )
     return Speculation(
@@ -229,7 +229,7 @@ def _print(running: Race, first_difference: Divergence | None) -> None:
         )
         for number, each in enumerate(figures, start=1)
     ]
-    print(table(("pair", f"{base}, tok/s", f"{rival}, tok/s", "ratio", "words"), rows, RIGHT))
+    print(table(("run", f"{base}, tok/s", f"{rival}, tok/s", "ratio", "words"), rows, RIGHT))
     estimate = running.estimate
     if estimate is not None:
         print(f"\n{report.certainty(estimate, running.noise)}")

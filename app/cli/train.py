@@ -73,8 +73,10 @@ def learn(
     on: bool = Option(False, "--on", help="Let the loaded drafter learn from replies while idle."),
     off: bool = Option(False, "--off", help="Store and learn nothing more."),
     learned: bool = Option(False, "--learned", help="Draft with the learned versions."),
-    published: bool = Option(False, "--published", help="Draft with the published versions."),
-    forget: bool = Option(False, "--forget", help="Delete all lessons and learned versions."),
+    published: bool = Option(False, "--published", help="Draft with the original versions."),
+    forget: bool = Option(
+        False, "--forget", help="Delete all stored replies and learned versions."
+    ),
     as_json: options.JsonOption = False,
     data_dir: options.DataDirOption = None,
 ) -> None:
@@ -107,11 +109,11 @@ def learn(
     print(f"Drafters learn from replies while idle: {'on' if preferences.learn else 'off'}.")
     for head in heads:
         state = head.state()
-        version = "learned" if state.used else "published"
+        version = "learned" if state.used else "original"
         print(
             f"{state.name}: the {version} version drafts; "
             f"{counted(head.replies, 'stored reply', 'stored replies')}, "
-            f"{counted(len(state.trials), 'trial')}."
+            f"{counted(len(state.trials), 'update')} tried."
         )
         for trial in state.trials[-1:]:
             print(

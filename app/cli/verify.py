@@ -52,7 +52,7 @@ def verify(
         8, min=1, max=10_000, help="At most this many prompts of the file, or of the included set."
     ),
     max_tokens: int = Option(24, min=1, help="Most tokens per reply."),
-    seed: int = Option(1, help="Draws depths and sampling."),
+    seed: int = Option(1, help="Seed of the depths, temperatures and samples that are drawn."),
     llama_cpp: options.LlamaCppOption = None,
     openvino: options.OpenVinoOption = None,
     openvino_models: options.OpenVinoModelsOption = None,

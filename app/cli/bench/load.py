@@ -35,7 +35,7 @@ def load(
     ),
     rounds: int = Option(2, min=1, help="Requests per client."),
     max_tokens: int = Option(48, min=2, help="Tokens per reply."),
-    proposer: str | None = Option(None, help="Proposer. Default: the pair's default."),
+    proposer: str | None = Option(None, help="Drafting method. Default: the pair's default."),
     llama_cpp: options.LlamaCppOption = None,
     prompts_file: Path | None = Option(
         None,

@@ -47,11 +47,11 @@ def real(
     depth: list[int] | None = Option(
         None, help="Depth of our draft model, in addition to auto. Repeatable."
     ),
-    repeats: int = Option(3, min=1, help="At most this many rounds of measurement; medians count."),
+    repeats: int = Option(3, min=1, help="At most this many repeats; medians count."),
     minutes: float = Option(
         9,
         min=0,
-        help="Start no measurement that would end later than this after the start; 0 = no limit.",
+        help="Time limit in minutes: start nothing that would end later. 0 = no limit.",
     ),
     max_tokens: int = Option(48, min=4, help="Most tokens per reply."),
     prompts_file: Path | None = Option(

@@ -40,7 +40,7 @@ def sweep(
         help="pip, random, spec_bench, chats (your last prompts), or a file of JSON lines. "
         "Repeatable.",
     ),
-    per_kind: int = Option(0, min=0, help="First prompts of each kind; 0 = all."),
+    per_kind: int = Option(0, min=0, help="Use only the first N prompts of each kind; 0 = all."),
     temperature: list[float] | None = Option(None, help="Repeatable, one sweep each. Default: 0."),
     acceptance: options.AcceptanceOption = AcceptanceRule.AUTO.value,
     seed: int = Option(1, help="Same seed, same text."),

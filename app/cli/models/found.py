@@ -186,7 +186,9 @@ def export_gguf(
 
 def fit(
     pair: str = Argument(..., help="A pair or model of the catalog, or TARGET[::DRAFT]."),
-    context: int | None = Option(None, help="Context in tokens. Default: as a load takes."),
+    context: int | None = Option(
+        None, help="Context in tokens. Default: what a load would choose."
+    ),
     quantization: options.QuantizationOption = "auto",
     as_json: options.JsonOption = False,
     data_dir: options.DataDirOption = None,

@@ -52,12 +52,12 @@ def _field(name: str, kind: str, **spec: Any) -> View:
 
 
 FIELDS: Mapping[str, tuple[View, ...]] = {
-    "Speculation": (
+    "Drafting": (
         _field(
             "controller",
             "choice",
-            label="Drafting",
-            info="auto adapts the depth; fixed uses the depth below",
+            label="Depth control",
+            info="auto adapts the depth; fixed keeps the depth below; off drafts nothing",
         ),
         _field(
             "depth",
@@ -269,7 +269,7 @@ def _presets(pair: Pair | None) -> list[View]:
                 (
                     "exact",
                     words.EXACT,
-                    "Temperature 0, no drafting: to check that Deterministic writes the same text.",
+                    "Temperature 0, no drafting: compare text and speed with Deterministic.",
                     plain,
                 ),
             )

@@ -65,7 +65,7 @@ def resolve(asked: Settings, pair: Pair | None) -> Resolved:
     if settings.proposer != PLAIN and settings.controller not in capabilities.controllers:
         used = str(capabilities.controllers[0])
         changes.append(
-            f"The drafting mode {settings.controller} is not available for this model; {used} is used."
+            f"The depth control {settings.controller} is not available for this model; {used} is used."
         )
         settings = replace(settings, controller=used)
     if settings.acceptance not in (AcceptanceRule.AUTO, *capabilities.rules):

@@ -14,7 +14,7 @@ from app.ui.endpoints import endpoint
 from app.ui.rounds.feed import Feed, since
 from app.ui.rounds.view import View
 from engine.api import Loaded
-from engine.errors import ForetokenError, InvalidRequest, NotLoaded
+from engine.errors import ForetokenError, InvalidRequest, NotLoaded, what_failed
 
 logger = logging.getLogger(__name__)
 
@@ -91,7 +91,10 @@ class Measurements:
             told = str(error)
         except Exception as error:  # a thread's error would otherwise vanish, and the page wait
             logger.exception("a measurement failed")
-            told = f"The measurement failed: {error!r}. Details are in the terminal. Try again."
+            told = (
+                f"The measurement failed: {what_failed(error)}. Try again. Diagnostics on the "
+                "Settings page shows the details."
+            )
         with self._lock:  # whoever sees the end may start the next
             self._running = None
         if told is not None:

@@ -14,7 +14,7 @@ type Choice = { value: string; choices: { id: string; label: string }[] };
 // The options with choices, and their labels.
 const CHOICES = [
   ["kv_cache", "KV cache"],
-  ["draft_device", "Draft model"],
+  ["draft_device", "Draft runs on"],
 ] as const;
 
 // Returns those where this machine has a choice.

@@ -38,8 +38,8 @@ SYSTEM_PROMPTS: dict[str, str] = {
 }
 """System prompts that come with the app, by name."""
 FAILED = (
-    "Something went wrong in Foretoken; details are in its terminal. Nothing was "
-    "lost. Try again, or restart Foretoken."
+    "Something went wrong in Foretoken. Try again, or restart it. Diagnostics on the Settings page "
+    "shows the error; please report it."
 )
 
 
@@ -68,7 +68,7 @@ QUANTIZATIONS: dict[str, str] = {
     "nf4": "4 bits (NF4)",
     "stored": "As in the GGUF file",
 }
-DRAFT_DEVICES: dict[str, str] = {"auto": "Automatic", "cuda": "On the GPU", "cpu": "On the CPU"}
+DRAFT_DEVICES: dict[str, str] = {"auto": "Automatic", "cuda": "GPU", "cpu": "CPU"}
 KV_CACHES: dict[str, str] = {"auto": "Same as the model", "fp8": "8 bits (fp8)"}
 LOAD = "Load"
 THINKING: dict[str, str] = {
@@ -79,7 +79,7 @@ THINKING: dict[str, str] = {
     "medium": "Thinking: medium",
     "high": "Thinking: high",
 }
-BALANCED, FIXED, EXACT = "Balanced", "Deterministic", "Exact"
+BALANCED, FIXED, EXACT = "Balanced", "Deterministic", "No drafting"
 
 # Settings
 

@@ -73,7 +73,7 @@ def verdict(estimate: Estimate | None, contest: Contest, noise: Noise = QUIET) -
         )
     median = estimate.median if estimate.favours > 0 else 1 / estimate.median
     return (
-        f"{faster} is about {median:.{1 + (median < 1.05)}f}x faster than {slower} "
+        f"{faster} is about {median:.{1 + (median < 1.05)}f}x as fast as {slower} "
         f"({estimate.agreeing} of {count} runs)."
     )
 

@@ -76,9 +76,12 @@ class PairFacts:
         ``there`` is None if the GPU does not have the format that was asked for.
         """
         here, least = self.memory_fit(), min(self.context_limit, fit.SHORTEST_CONTEXT)
-        why = "there is no such format there"
+        why, remedy = (
+            "PyTorch operations there do not have this format",
+            " and the quantization auto",
+        )
         if there is not None:
-            other, kind = there.memory_fit(), there.planned.quantization
+            other, kind, remedy = there.memory_fit(), there.planned.quantization, ""
             if here.context < least:
                 return there
             if other.context < least:
@@ -92,7 +95,7 @@ class PairFacts:
         lacks = gpu.lacks or "the GPU's kernels cannot run it"
         note = (
             f"{self.sizes.target.name} runs on the CPU: {lacks}, and {why}. To use the GPU anyway, "
-            "choose the device cuda."
+            f"choose the device cuda{remedy}."
         )
         return replace(self, device=replace(self.device, notes=(*self.device.notes, note)))
 
@@ -233,11 +236,13 @@ def _facts(
     sizes, why = without_slower_draft(sizes, planned, request)
     if sizes.vision is None and isinstance(vision, VisionPlan):
         vision = (
-            f"{name} cannot see images here: the GPU has no room for all of its layers and these."
+            f"{name} cannot see images here: its layers and its vision tower do not all fit on the "
+            "GPU. Load it in fewer bits or with a shorter context."
         )
     if len(sizes.heads) < len(heads):
         note = (
-            f"The heads of {name} do not draft: they need all of its layers on the GPU, and room."
+            f"The heads of {name} do not draft: they need all of its layers on the GPU, and memory of "
+            "their own. Load it in fewer bits or with a shorter context."
         )
     placed = placement_notes(sizes, planned, request, context_limit, free)
     return PairFacts(

@@ -93,7 +93,7 @@ def test_five_pairs_give_a_verdict_that_can_be_repeated_and_outlive_a_reload(pag
     assert all("cheap draft" in text for text in panes.all_inner_texts())
     told = page.inner_text(".verdict")
     assert re.fullmatch(
-        r"Draft model, auto is about [\d.]+x faster than no drafting \(5 of 5 runs\)\.", told
+        r"Draft model, auto is about [\d.]+x as fast as no drafting \(5 of 5 runs\)\.", told
     )
     assert "94\u00a0% confidence" in page.inner_text(".race-result")
     assert page.get_attribute("[data-identical]", "data-identical") == "true"
@@ -271,7 +271,7 @@ def test_a_server_is_raced_against_what_is_loaded_and_what_is_unknown_is_said(
     page.locator(".race-place [name=place]").select_option("")
     assert page.input_value("[name=base-method]") == "none"
     race(page, "What is it?")
-    page.wait_for_selector(".verdict:has-text('faster than no drafting')")
+    page.wait_for_selector(".verdict:has-text('as fast as no drafting')")
     assert page.is_hidden(".race-notes")
 
 

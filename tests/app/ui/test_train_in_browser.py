@@ -66,7 +66,7 @@ def test_a_running_one_shows_its_figures(page, app):
         app.data_dir, running=True, phase="recording", done=12, of=40, seconds_left=90
     )
     opened(page)
-    page.wait_for_selector(".caption:has-text('12 answers recorded, 1 min 30 s left')")
+    page.wait_for_selector(".caption:has-text('12 replies recorded, 1 min 30 s left')")
     shown = float(page.get_attribute("[data-run] progress", "value"))
     assert shown == 1 - 90 / (8 * 60), "of 12,000 prompts the bar showed 3"
     write_log(folder, 30)
@@ -83,7 +83,7 @@ def test_a_running_one_shows_its_figures(page, app):
         (folder / "progress.json").write_text(json.dumps(told))
         page.wait_for_selector(f"[data-run] progress[value='{value:g}']")
         assert page.inner_text(".steps [aria-current=step]") == step
-    assert "24 of 96 answers, 1 min 00 s left" in page.inner_text("[data-run] .caption")
+    assert "24 of 96 replies, 1 min 00 s left" in page.inner_text("[data-run] .caption")
     (folder / "medusa.jsonl").unlink()  # too short to log a loss
     page.wait_for_function("!document.querySelector('.run-charts')")
     stopped = json.dumps({**told, "phase": "stopped"})

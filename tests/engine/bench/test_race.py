@@ -78,7 +78,7 @@ def test_a_pairs_ratio_is_that_of_both_decode_speeds(engine: FakeEngine) -> None
     assert race.estimate is not None and race.estimate.favours == 1
     told = race_report.verdict(race.estimate, race.contest)
     assert re.fullmatch(
-        r"Draft model, depth 4 is about \d\.\dx faster than no drafting \(5 of 5 runs\)\.", told
+        r"Draft model, depth 4 is about \d\.\dx as fast as no drafting \(5 of 5 runs\)\.", told
     )
     slower = estimate([1 / pair.ratio for pair in race.pairs])
     assert race_report.verdict(slower, race.contest).startswith("No drafting is about ")
@@ -432,4 +432,4 @@ def test_configurations_have_short_names() -> None:
 )
 def test_a_ratio_is_said_with_the_digits_that_tell_it_from_one(ratio: float, told: str) -> None:
     found = estimate([ratio] * 5)
-    assert f"about {told}x faster" in race_report.verdict(found, contest())
+    assert f"about {told}x as fast" in race_report.verdict(found, contest())

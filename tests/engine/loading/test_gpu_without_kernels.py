@@ -96,7 +96,7 @@ def test_the_step_is_compiled_first_for_a_device_that_was_remembered(machine: Ma
 
 def test_what_the_gpu_does_not_have_or_hold_is_planned_on_the_cpu(machine: Machine) -> None:
     int8 = machine.plan(machine.folder, quantization="int8")
-    assert not int8.device.is_gpu and "no such format there" in int8.notes[0]
+    assert not int8.device.is_gpu and "do not have this format" in int8.notes[0]
     with pytest.raises(InvalidRequest, match=r"on this GPU\. Choose fp32, or the device cpu\."):
         machine.plan(machine.folder, quantization="int8", device="cuda")
     with pytest.raises(InvalidRequest, match="they do not run on this GPU"):

@@ -23,6 +23,12 @@ NUMBERS = {
     **dict.fromkeys(("acceptance", "rps", "ttft", "itl", "price"), float),
 }
 """Fields that are not text; an empty one is left to the plan."""
+LABELS = {
+    "isl": "Prompt tokens", "osl": "Reply tokens", "ttft": "Time to first token",
+    "itl": "Time between tokens", "rps": "Requests per second", "kv_cache_dtype": "KV cache",
+    "quantization": "Weights",
+}  # fmt: skip
+"""Names on the page of fields whose option has another."""
 
 
 class PlanBackend:
@@ -55,8 +61,14 @@ class PlanBackend:
     @endpoint
     def make(self, data: View) -> View:
         """Return the plan as facts, and the command that makes the same. Raises as ``plan_for``."""
-        options = _options(data)
-        plan = plan_for(options, self._data)
+        try:
+            options = _options(data)
+            plan = plan_for(options, self._data)
+        except InvalidRequest as error:
+            said, field = str(error), error.field
+            if field in LABELS and said.startswith(field):
+                raise InvalidRequest(field, LABELS[field] + said.removeprefix(field)) from error
+            raise
         return {**facts(plan, render(plan)), "command": _command(options)}
 
 

@@ -124,7 +124,10 @@ function PlanForm({ offer, onMake }: { offer: Offer; onMake: (choices: Choices) 
         <div class="ft-fields">
           <ui.Select label="Weights" {...field("quantization")} options={offer.formats} />
           <ui.Select label="KV cache" {...field("kv_cache_dtype")} options={offer.kv_cache_dtypes} />
-          {number("acceptance", "Acceptance rate", "automatic", { max: 1, hint: "0 to 1" })}
+          {number("acceptance", "Acceptance per token", "automatic", {
+            max: 1,
+            hint: "0 to 1: chance that the next drafted token is accepted",
+          })}
           <ui.Select
             label="Kind of replies"
             {...field("task")}
@@ -190,8 +193,8 @@ function Plan({ plan }: { plan: LaunchPlan }) {
         {estimate.cost_of_a_million && <p>{estimate.cost_of_a_million.toFixed(2)} per million reply tokens.</p>}
         {drafts && (
           <p class="ft-hint">
-            Assumes an acceptance rate of {Math.round(100 * assumptions.acceptance)} % ({assumptions.acceptance_from}).{" "}
-            {stops === 1 && "Drafting is not expected to help here."}
+            Assumes an acceptance of {Math.round(100 * assumptions.acceptance)} % per token (
+            {assumptions.acceptance_from}). {stops === 1 && "Drafting is not expected to help here."}
             {stops !== null && stops !== 1 && `Drafting stops helping at ${count(stops)} users per replica.`}
           </p>
         )}

@@ -142,7 +142,8 @@ export function RaceForm({ offer, choices, choose, running, onStart }: RaceFormP
       <div class="ft-row">
         <ui.Button kind="primary" type="submit" text="Start" data-act="start" disabled={running} />
         <span class="ft-hint">
-          Each side warms up once, then both run five times, one at a time, each with an empty cache.
+          Each side warms up once. Then both answer every prompt, at least five times in all, in turns, each with an
+          empty cache.
         </span>
       </div>
       {/* What is said of an address comes below the button, which must not move under a press. */}

@@ -38,7 +38,7 @@ function RacePage() {
   return (
     <PageFrame
       title="Race"
-      intro="Compares two setups on the same prompts, alternating the order. A winner is named only when the runs agree.">
+      intro="Compares two setups on the same prompts, alternating the order. A winner is named only if another race would agree.">
       {choices ? (
         <RaceForm
           offer={offer}

@@ -22,7 +22,7 @@ const ENDPOINTS = [
   ["GET", "/v1/models", "List models"],
   ["POST", "/v1/chat/completions", "Chat, streaming or not"],
   ["POST", "/v1/completions", "Text completion"],
-  ["POST", "/v1/responses", "OpenAI's Responses API, text only"],
+  ["POST", "/v1/responses", "OpenAI's Responses API: text, images, functions"],
   ["POST", "/v1/messages", "Anthropic's Messages API; also /v1/messages/count_tokens"],
   ["POST", "/v1/embeddings", "Embeddings, by an embedding model; also /v1/rerank"],
   ["POST", "/tokenize", "Tokens and templates, as in llama.cpp; also /infill and others"],
@@ -40,8 +40,8 @@ function ServerPage() {
       {state && (
         <ui.Panel class="api-switch">
           <ui.Toggle
-            label="OpenAI-compatible endpoint"
-            hint="When off, every address under /v1 and /api returns 404."
+            label="OpenAI-compatible API"
+            hint="Also Anthropic's and Ollama's. When off, all of its addresses return 404."
             value={state.on}
             onChange={(on) => act(on ? "turn_on" : "turn_off")}
           />

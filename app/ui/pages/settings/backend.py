@@ -199,7 +199,7 @@ class SettingsBackend:
         try:
             self.data.forget()
         except OSError as error:
-            raise DiskError.at(self.runtime.data_dir, error) from error
+            raise DiskError.left(self.runtime.data_dir, error) from error
         return {**self.asked(), "held": self.runtime.engine.loaded is not None}
 
     # ---- for a report

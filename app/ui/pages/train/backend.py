@@ -157,7 +157,7 @@ class TrainBackend:
         try:
             self._runtime.learning.forget()
         except OSError as error:
-            raise DiskError.at(self._runtime.data_dir, error) from error
+            raise DiskError.left(self._runtime.data_dir, error) from error
         return self.learning()
 
     def _name_of(self, pair: str) -> str:

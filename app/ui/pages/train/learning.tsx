@@ -45,7 +45,7 @@ function learnedFrom({ replies, rounds, days, last, taken, trials }: LearnedHead
   return [
     `${count(replies)} stored ${replies === 1 ? "reply" : "replies"}, ${several(rounds, "drafted round")}${span}.`,
     taken && `Learned ${trialOf(taken)}.`,
-    last && last !== taken && !last.taken && `Last trial not taken: ${trialOf(last)}.`,
+    last && last !== taken && !last.taken && `The last update was no better, so it is not used: ${trialOf(last)}.`,
     !trials && "Not tried yet.",
   ]
     .filter(Boolean)
@@ -95,7 +95,7 @@ function Head({ head, onUse }: { head: LearnedHead; onUse: (learned: boolean) =>
     <div class="learned ft-box ft-stack" data-head={head.id}>
       <div class="ft-row ft-spread">
         <b>{head.name}</b>
-        <span class={`tag ${used ? "good" : ""}`}>{used ? "learned version in use" : "published version in use"}</span>
+        <span class={`tag ${used ? "good" : ""}`}>{used ? "learned version in use" : "original version in use"}</span>
       </div>
       <p class="ft-hint">{learnedFrom(head)}</p>
       {days.length === 1 && <p class="ft-hint">{`So far ${fixed(days[0][1])} tokens per round, on ${days[0][0]}.`}</p>}
@@ -111,7 +111,7 @@ function Head({ head, onUse }: { head: LearnedHead; onUse: (learned: boolean) =>
       {head.version && (
         <div class="ft-row">
           <Button data-act={used ? "published" : "learned"} onClick={() => onUse(!used)}>
-            {used ? "Back to the published version" : "Use the learned version"}
+            {used ? "Back to the original version" : "Use the learned version"}
           </Button>
         </div>
       )}

@@ -1,7 +1,7 @@
 // A training: its steps, figures and buttons.
 
 import { Button, CopyButton, ErrorNote, PageLink, Status, SureButton, useStatus } from "../../shared/components";
-import { fixed, percent, several } from "../../shared/format";
+import { count, fixed, percent, several } from "../../shared/format";
 import { propose } from "../../shared/measurement";
 import { status } from "../../shared/frame/status";
 import { Chart } from "./chart";
@@ -34,26 +34,26 @@ type Act = (name: string, data?: object) => Promise<boolean>;
 const LOOKS = { running: "good", done: "good", failed: "bad", stopped: "rests", stopping: "rests" };
 
 export const RUNS_ON = "Runs in the background while Foretoken is open. Progress is saved.";
-const STEPS = ["Load", "Record answers", "Train", "Measure"];
+const STEPS = ["Load", "Record replies", "Train", "Measure"];
 const SOURCES: Record<string, string> = { general: "general prompts", pip: "Pip's prompts", chats: "your chats" };
 const WEAK = 1.2; // tokens per round; less does not pay for the drafter's own time
 
 const titleOf = ({ kind, target }: TrainingRun) => `${kind} for ${target}`;
-const answers = (n: number) => several(n, "answer");
+const replies = (n: number) => `${count(n)} ${n === 1 ? "reply" : "replies"}`;
 const learned = ({ share }: TrainingRun) => `${Math.floor(100 * share)} %`;
 
 // Returns what a run does, and how long that takes.
 function captionOf(run: TrainingRun) {
   const left = run.left ? `, ${run.left} left` : "";
-  if (run.phase === "recording") return `${answers(run.done)} recorded${left}`;
+  if (run.phase === "recording") return `${replies(run.done)} recorded${left}`;
   if (run.phase === "learning") return `${learned(run)}${left}`;
   if (run.phase !== "measuring") return "Loading the model";
-  return run.of ? `Measuring acceptance: ${run.done} of ${answers(run.of)}${left}` : "Measuring acceptance";
+  return run.of ? `Measuring acceptance: ${run.done} of ${replies(run.of)}${left}` : "Measuring acceptance";
 }
 
 function stoppedAt(run: TrainingRun) {
   if (run.share >= 1) return "Stopped while its acceptance was measured. The training is saved; Resume measures again.";
-  const place = run.share > 0 ? `at ${learned(run)} of the training` : `after ${answers(run.done)}`;
+  const place = run.share > 0 ? `at ${learned(run)} of the training` : `after ${replies(run.done)}`;
   return `Stopped ${place}. Progress is saved.`;
 }
 

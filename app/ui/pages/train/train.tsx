@@ -50,7 +50,7 @@ function estimate(minutes: number | null, speed: number | null) {
   if (!minutes || minutes <= 0) return "Enter a number of minutes.";
   const some = speed ? ` up to ${count(Math.max(1, Math.round((60 * minutes * speed) / TOKENS_AN_ANSWER)))}` : "";
   return (
-    `About ${several(2 * minutes, "minute")}: ${minutes} to record${some} answers from the model, ${minutes} to train. ` +
+    `About ${several(2 * minutes, "minute")}: ${minutes} to record${some} replies of the model, ${minutes} to train. ` +
     "Then its acceptance is measured, which takes longer while other programs run."
   );
 }

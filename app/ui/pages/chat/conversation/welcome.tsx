@@ -41,11 +41,7 @@ export function Welcome({ page, status, invites }: { page: ChatPage; status: any
         ) : (
           <>
             <h1>{status.unloaded ? `${status.unloaded} is unloaded` : "No model is loaded"}</h1>
-            <p>
-              {status.unloaded
-                ? "Your next message loads it again."
-                : "Choose one to start. Small models download in a minute."}
-            </p>
+            <p>{status.unloaded ? "Your next message loads it again." : "Choose one to start."}</p>
             <div class="ft-row">
               <Button kind="primary" text="Choose a model" onClick={() => page.set({ pairOpen: true })} />
               <PageLink page="models" class="ft-button">
@@ -126,12 +122,12 @@ const STEPS = [
   {
     at: [".pages a[data-page=race]", ".pages [data-group=lab]", ".pages-menu"],
     title: "Is it faster here?",
-    text: "Race runs the same prompt both ways, alternating, and names a winner only when the runs agree.",
+    text: "Race runs the same prompt both ways, alternating, and names a winner only if another race would agree.",
   },
   {
     at: [".pages a[data-page=server]", ".pages-menu"],
     title: "For your other programs",
-    text: "The same model answers OpenAI's API on this computer. Copy ready-made code here.",
+    text: "Other programs can use the loaded model by the APIs of OpenAI, Anthropic and Ollama. Turn the API on here, then copy an example.",
   },
 ];
 

@@ -96,7 +96,9 @@ export const ChatList = memo(({ page, chats, folders, current }: ChatListProps) 
             <ul class="ft-list">{own.map(item)}</ul>
           </section>
         ))}
-        {!shown.length && <p class="none ft-hint">{found ? "No matches." : "Chats are stored on this computer."}</p>}
+        {!shown.length && (
+          <p class="none ft-hint">{found ? "No matches." : "Chats are stored on the machine that runs Foretoken."}</p>
+        )}
       </div>
       <input
         type="file"
