@@ -41,7 +41,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("app.documents",),
     ("app.mcp",),
     ("app.loading",),
-    ("app.loading", "app.learning"),
+    ("app.learning",),
     ("app.runtime",),
     ("app.deploy", "app.diagnostics", "app.measuring", "app.servers"),
     ("app.training",),

@@ -135,8 +135,6 @@ def _read(path: Path, suffix: str, content_type: str) -> Extracted:
     with path.open("rb") as file:
         start = file.read(2048)
     if b"%PDF-" in start[:1024]:
-        from app.documents.extract import read_pdf
-
         return read_pdf(path)
     if start.startswith(b"PK\x03\x04"):
         return _read_archive(path)
@@ -192,8 +190,6 @@ def _read_text(path: Path, suffix: str, content_type: str) -> Extracted:
     else:
         is_page = suffix in (".html", ".htm", ".xhtml") and len(raw) > SAVED_PAGE
     if is_page:
-        from app.documents.extract import main_text
-
         page = _decoded(raw, _charset(raw, content_type))
         title, text = main_text(page[:LONGEST])  # Python's parser is slow, for some with the square
         notes = [] if content_type else ["only the page's text was read"]

@@ -1,9 +1,8 @@
 // A reply on the page, built from its events: text, origin marks, state. It is drawn by hand, since it grows many times
 // a second. Used by Chat and Race.
 
-import { Thought, type Place } from "./text/streaming";
+import { Thought, type Place, StreamingMarkdown } from "./text/streaming";
 import { Marks } from "./text/marks";
-import { StreamingMarkdown } from "./text/streaming";
 import type { Round } from "./replay/timeline";
 
 const AT_ONCE = 6000; // characters whose marks are drawn in one frame

@@ -5,10 +5,9 @@ import { percent, several, speed, times } from "../../shared/format";
 import { TokenText } from "../../shared/replay/chips";
 import { Fitted } from "../../shared/replay/charts";
 import { useEffect, useMemo } from "preact/hooks";
-import { Clock, SPEEDS } from "../../shared/replay/transport";
+import { Clock, SPEEDS, Transport } from "../../shared/replay/transport";
 import { ReplayPane } from "../../shared/replay/replay";
 import { Timeline, type Round } from "../../shared/replay/timeline";
-import { Transport } from "../../shared/replay/transport";
 import type { Divergence, Found, Race } from "./state";
 
 const CUT = 100; // letters of a prompt that a line has room for

@@ -5,7 +5,5 @@ export * from "./dialog";
 export * from "./floating";
 export * from "./form";
 export * from "./page";
-export * from "./page";
-export * from "./page";
 export * from "../frame/hooks";
 export { register } from "../frame/mount";

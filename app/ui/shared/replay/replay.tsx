@@ -5,10 +5,8 @@
 import { useEffect, useLayoutEffect, useMemo, useRef } from "preact/hooks";
 import { count, fixed, percent, seconds, speed } from "../format";
 import { Bars } from "./charts";
-import { Chips } from "./chips";
-import { Clock } from "./transport";
-import { Probe } from "./chips";
-import { Transport } from "./transport";
+import { Chips, Probe } from "./chips";
+import { Clock, Transport } from "./transport";
 import { useWatched } from "../store";
 import type { Timeline } from "./timeline";
 

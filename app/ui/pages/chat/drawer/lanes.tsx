@@ -5,12 +5,10 @@ import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { ArrowDown, Info } from "lucide";
 import { Button, Icon } from "../../../shared/components";
 import { Follow } from "../../../shared/follow";
-import { Chips } from "../../../shared/replay/chips";
-import { Probe, explains } from "../../../shared/replay/chips";
-import { acceptedOf, agreedOf, type Round } from "../../../shared/replay/timeline";
+import { Chips, Probe, explains } from "../../../shared/replay/chips";
+import { acceptedOf, agreedOf, type Round, type Rows } from "../../../shared/replay/timeline";
 import { VirtualList, type ListHandle } from "../../../shared/virtual";
 import type { RefObject } from "preact";
-import type { Rows } from "../../../shared/replay/timeline";
 
 const CLOSED = 22; // px; as in rounds.css
 const OPEN = 54; // a guess

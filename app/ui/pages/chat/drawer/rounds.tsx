@@ -4,13 +4,11 @@
 import { count, fixed, percent } from "../../../shared/format";
 import { useMemo, useRef, useState } from "preact/hooks";
 import { Button } from "../../../shared/components";
-import { Chips } from "../../../shared/replay/chips";
-import { Probe } from "../../../shared/replay/chips";
+import { Chips, Probe } from "../../../shared/replay/chips";
 import { Replay } from "../../../shared/replay/replay";
-import { Rows } from "../../../shared/replay/timeline";
+import { Rows, type Round } from "../../../shared/replay/timeline";
 import { Lanes } from "./lanes";
 import type { Stats } from "../../../shared/figures/figures";
-import type { Round } from "../../../shared/replay/timeline";
 
 // The legend: each sign's look, name, and what it means.
 const SIGNS = [
