@@ -25,6 +25,7 @@ from app.desktop import instance, session, shortcut, window
 from app.desktop.instance import announced
 from app.desktop.window import Kind
 from app.web.open_pages import LONGEST, OpenPages, routes
+from app.web.request_log import RequestLog
 from app.web.switch import ApiSwitch
 from tests.support.commands import command
 
@@ -273,7 +274,7 @@ class Runtime:
 
     def __init__(self, data_dir: Path) -> None:
         self.data_dir, self.busy = data_dir, False
-        self.requests = SimpleNamespace(last_at=0.0)
+        self.requests = RequestLog()
 
 
 def begun(runtime: Any, pages: OpenPages, monkeypatch: pytest.MonkeyPatch) -> threading.Event:
@@ -301,7 +302,8 @@ def test_it_ends_with_its_last_page_once_nothing_else_uses_it(
     runtime.busy = True
     pages.closed("b")
     assert not stopped.wait(0.2)
-    runtime.requests.last_at, runtime.busy = session.time.time(), False
+    runtime.requests.begin("127.0.0.1", "curl", "/v1/models")
+    runtime.busy = False
     assert not stopped.wait(0.2)  # the API is on, and was just used
     runtime.requests.last_at -= session.API_IN_USE_S
     assert stopped.wait(10)

@@ -146,7 +146,7 @@ LOOP = (
 
 HOSTILE = {
     "bomb.pdf": lambda: made.bomb_pdf(200),
-    "bomb.docx": lambda: made.archive({"word/document.xml": b"<w>" + b" " * (257 << 20)}),
+    "bomb.docx": lambda: made.archive({"word/document.xml": b"<w>" + b" " * (257 << 20) + b"</w>"}),
     "loop.pdf": lambda: LOOP + b" /Count 9 >>\nendobj\ntrailer\n<< /Root 1 0 R >>\n%%EOF",
     "nested.pdf": lambda: made.pdf_of([b"[" * 2_000_000]),
     "arrays.pdf": lambda: b"%PDF-1.4\n1 0 obj\n" + b"[" * 500_000 + b"\ntrailer\n<< /Root 1 0 R >>",
@@ -156,8 +156,9 @@ HOSTILE = {
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_documents_are_refused_in_time(name: str, tmp_path: Path) -> None:
     content = HOSTILE[name]()
+    told = "unpacks to more than 256 MB" if name == "bomb.docx" else ""
     began = time.monotonic()
-    with pytest.raises(InvalidRequest, match=name):
+    with pytest.raises(InvalidRequest, match=f"{name}.*{told}"):
         read(tmp_path, name, content)
     assert time.monotonic() - began < 60
 

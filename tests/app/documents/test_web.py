@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import gzip
+import shutil
+import ssl
+import subprocess
 import threading
 import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
 
@@ -117,6 +121,46 @@ def test_a_name_that_leads_into_a_private_network_is_refused(
     monkeypatch.setattr(web.socket, "getaddrinfo", lambda *_, **__: found)
     with pytest.raises(PrivateAddress):
         fetch_page("http://example.org/", private=True)
+
+
+def test_the_number_that_was_checked_is_the_one_that_is_read(
+    site: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Looked up again, the name could lead elsewhere by then (DNS rebinding)."""
+    asked: list[object] = []
+
+    def connect(address: tuple[str, int], timeout: float) -> object:
+        asked.append(address)
+        raise ConnectionRefusedError
+
+    found = [(0, 0, 0, "", ("93.184.216.34", 0))]
+    monkeypatch.setattr(web.socket, "getaddrinfo", lambda *_, **__: found)
+    monkeypatch.setattr(web.socket, "create_connection", connect)
+    with pytest.raises(InvalidRequest, match="the connection failed"):
+        fetch_page("http://example.org:8080/")
+    assert asked == [("93.184.216.34", 8080)]
+
+
+def test_a_certificate_that_nobody_vouches_for_is_refused(tmp_path: Path) -> None:
+    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    made = shutil.which("openssl") and subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256",
+         "-nodes", "-keyout", key, "-out", certificate, "-days", "2", "-subj", "/CN=127.0.0.1",
+         "-addext", "subjectAltName=IP:127.0.0.1"], check=False, capture_output=True,
+    )  # fmt: skip
+    if not made or made.returncode:
+        pytest.skip("openssl makes no certificate here")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Server)
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+    try:
+        with pytest.raises(InvalidRequest, match="its certificate or encryption was rejected"):
+            fetch_page(f"https://127.0.0.1:{server.server_port}/page", private=True)
+    finally:
+        server.shutdown()
+        server.server_close()
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from time import perf_counter
+
 import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -23,11 +25,11 @@ def series(http: httpx.Client) -> dict[tuple[str, str], float]:
 
 
 def test_what_requests_did_adds_up(server, http: httpx.Client) -> None:
-    before = series(http)
+    before, began = series(http), perf_counter()
     for proposer in ("ngram", "none"):
         body = {"prompt": "a b a b a b a", "max_tokens": 12, "proposer": proposer}
         assert http.post("/v1/completions", json=body | {"depth": None}).status_code == 200
-    after = series(http)
+    after, passed = series(http), perf_counter() - began
 
     def grown(name: str, label: str = "") -> float:
         return after.get((name, label), 0) - before.get((name, label), 0)
@@ -46,6 +48,10 @@ def test_what_requests_did_adds_up(server, http: httpx.Client) -> None:
         at = grown("vllm:spec_decode_num_accepted_tokens_per_pos_total", str(position))
         assert at == sum(count > position for count in accepted)
     assert grown("vllm:request_success_total", "length") == 2
-    for name in ("time_to_first_token", "request_time_per_output_token", "e2e_request_latency"):
-        assert grown(f"vllm:{name}_seconds_count") == 2
+    names = ("e2e_request_latency", "time_to_first_token", "request_time_per_output_token")
+    assert all(grown(f"vllm:{name}_seconds_count") == 2 for name in names)
+    whole, first, each = (grown(f"vllm:{name}_seconds_sum") for name in names)
+    assert 0 < first < whole < passed
+    longest = max(sum(one.emitted for one in rounds), 1)
+    assert (whole - first) / longest < each < whole - first
     assert after["vllm:num_requests_running", ""] == after["vllm:num_requests_waiting", ""] == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -58,6 +59,26 @@ def test_every_client_asks_its_own_questions_and_all_engines_the_same() -> None:
         assert row.first_p95_s == pytest.approx(0.25, abs=1e-3)
         assert row.longest_pause_s == pytest.approx(0.25, abs=1e-3)
         assert row.tokens_per_s == row.tokens / row.seconds
+
+
+def test_clients_ask_at_once_and_the_slowest_are_told() -> None:
+    together = threading.Barrier(4)
+    came = iter([(0.1, 0.2), *((at / 10, at / 10 + 1 / at) for at in range(1, 9))])
+
+    def tokens(prompt: Sequence[int], limit: int) -> Iterator[tuple[float, int]]:
+        began = time.perf_counter()
+        first, last = next(came)
+        if prompt[0]:  # the first question, which is not counted, comes alone
+            together.wait(20)
+        yield began + first, 1
+        yield began + last, limit - 1
+
+    plan = Plan(clients=(4,), rounds=2, max_tokens=4)
+    (row,) = run([Contender("one", tokens)], [(number,) for number in range(needed(plan))], plan)
+    assert row.first_median_s == pytest.approx(0.45, abs=1e-3)
+    assert row.first_p95_s == pytest.approx(0.8, abs=1e-3)
+    assert row.longest_pause_s == pytest.approx(1.0, abs=1e-3)
+    assert row.seconds > 1.0
 
 
 def test_a_reply_that_is_too_short_is_no_measurement() -> None:

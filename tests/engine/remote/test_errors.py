@@ -160,6 +160,21 @@ def test_who_is_busy_is_asked_again(connect: Connect, status: int, wait: str | N
     assert len(played.posted("/v1/chat/completions")) == 3
 
 
+def test_the_wait_is_the_servers_own(connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
+    waited: list[float] = []
+    own = errors.retry_delay
+
+    def delay(error: Exception, attempt: int) -> float | None:
+        waited.append(own(error, attempt) or 0.0)
+        return 0.0
+
+    monkeypatch.setattr("engine.remote.dialects.retry_delay", delay)
+    refusals = [(429, {"Retry-After": "7"}, BUSY), (503, {}, BUSY)]
+    last = list(connect(Played(stream=sse(*said("Yes")), refusals=refusals)).generate(ASKED))[-1]
+    assert isinstance(last, Finished)
+    assert waited == [7.0, 2 * errors.BACKOFF_S]
+
+
 @pytest.mark.parametrize(
     ("status", "headers", "body", "told", "tries"),
     [

@@ -62,6 +62,17 @@ def test_a_window_is_a_part_of_its_reply(
     assert made.state_mask[0].tolist() == [token < length - 1 for token in tokens]
 
 
+def test_windows_reach_every_token_of_a_long_reply(tmp_path: Path) -> None:
+    recording = recorded(tmp_path, [(100, 60)])
+    made = [
+        batch_of(recording, recording.replies, (NORMED,), longest=32, seed=seed)
+        for seed in range(300)
+    ]
+    learned = {int(token) for each in made for token in each.tokens[0][each.loss_mask[0]]}
+    assert learned == set(range(60, 100))
+    assert all(each.learned >= 16 for each in made)  # at most half is prompt
+
+
 @given(
     ahead=st.integers(1, 5),
     rows=st.lists(st.tuples(st.integers(2, 12), st.integers(1, 11)), min_size=1, max_size=4),
