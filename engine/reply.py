@@ -19,6 +19,7 @@ from engine.events import (
     Started,
     Token,
 )
+from engine.request import PREDICTED
 from engine.stats import Statistics, Tally
 from engine.thoughts import Thoughts
 
@@ -30,7 +31,8 @@ class ReplyState:
     ``token_ids`` where it reported none in the end. ``reason`` and ``error``: how it ended; both are
     None before. ``stop_string``: the one that ended it, if known. ``thoughts`` says where its thought
     stands, ``thinking`` whether it begins inside one, and ``thought_s`` how long it took to write;
-    ``added`` is what the last event added to thought and answer for sure.
+    ``added`` is what the last event added to thought and answer for sure. ``predicted_drafted`` and
+    ``predicted_accepted`` count tokens that were drafted from a predicted reply.
     """
 
     def __init__(self) -> None:
@@ -46,6 +48,7 @@ class ReplyState:
         self.thoughts = Thoughts()
         self.thought_s: float | None = None
         self.added = ("", "")
+        self.predicted_drafted = self.predicted_accepted = 0
         self._tally = Tally()
 
     @classmethod
@@ -76,6 +79,9 @@ class ReplyState:
                     self.tokens = None
                 elif self.tokens is not None:
                     self.tokens += event.tokens
+                if event.round is not None and event.round.proposer == PREDICTED:
+                    self.predicted_drafted += len(event.round.tree)
+                    self.predicted_accepted += event.round.accepted
             case Finished():
                 self.text, self.token_ids = event.text, event.token_ids
                 self.reason, self.stop_string = event.reason, event.stop_string

@@ -10,7 +10,7 @@ from typing import Any
 from app.server.errors import ended_early, failed
 from engine.events import Emitted, Event, Failed, Finished, FinishReason, Round, Token
 from engine.reply import ReplyState
-from engine.request import PREDICTED, Request
+from engine.request import Request
 from engine.tool_calls.in_reply import CallsInReply, WrittenCall
 from engine.tool_calls.reading import Arguments, CallStart, Content, Part, Thought
 from engine.tool_calls.styles import CallStyle
@@ -28,8 +28,6 @@ class Answer:
         self.depth = request.speculation.deepest
         self.control = request.speculation.control
         self.reply = ReplyState()
-        self.predicted_accepted = self.predicted_rejected = 0
-        """Tokens drafted from the request's prediction."""
         self.rounds: list[Round] = []
         self.calls = CallsInReply(style, request) if request.tools and style is not None else None
         """The calls of the request's tools, if it offers any."""
@@ -52,12 +50,8 @@ class Answer:
         self.reply.add(event)
         self.parts = [*self._split(event)]
         match event:
-            case Emitted(round=Round() as round):
-                if self.keeps_rounds:
-                    self.rounds.append(round)
-                if round.proposer == PREDICTED:
-                    self.predicted_accepted += round.accepted
-                    self.predicted_rejected += len(round.tree) - round.accepted
+            case Emitted(round=Round() as round) if self.keeps_rounds:
+                self.rounds.append(round)
             case Finished(reason=FinishReason.CANCELLED):
                 raise ended_early()
             case Failed():

@@ -71,7 +71,6 @@ class LiveReply:
         self._generation = generation
         self._store, self._pair = store, pair
         self._reply = ReplyState()
-        self._predicted = view.Predicted()
         self._thought: view.View | None = None
         self._resumed = ResumedReply(before)
         self._anew = bool(before)  # its kept rounds are stored again, with those that follow
@@ -153,7 +152,7 @@ class LiveReply:
             "error": self._reply.error,
             "statistics": {
                 **view.numbers(self._reply.statistics),
-                "predicted": self._predicted.counts,
+                "predicted": view.predicted(self._reply),
                 "thought": view.stored_thought(self._reply),
                 "full": self._full,
                 "pair": self._pair,
@@ -216,7 +215,6 @@ class LiveReply:
 
     def _add(self, event: Event) -> None:
         self._reply.add(event)
-        self._predicted.add(event)
         self._unsaved.append(trace.to_line(event))
         if self._calls is not None:
             self._calls.add(self._reply, last=isinstance(event, Finished))
@@ -227,7 +225,7 @@ class LiveReply:
                 self._reply.thought_s,
                 self._reply.thought_tokens or None,
             )
-        told = view.totals(self._reply.statistics, self._predicted.counts)
+        told = view.totals(self._reply)
         told |= {"thought": self._thought, "full": self._full, "turn": self._turn}
         if self._calls is not None:
             told |= {"shown": self._calls.shown(self._reply), "calling": self._calls.written}

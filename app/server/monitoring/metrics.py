@@ -14,6 +14,8 @@ from engine.stats import Statistics
 def usage(answers: Sequence[Answer], n: int) -> dict[str, Any]:
     """Return tokens as OpenAI counts them: a prompt once, whatever the number of its choices."""
     prompts = [answer.reply.statistics for answer in answers[::n]]
+    replies = [answer.reply for answer in answers]
+    accepted = sum(reply.predicted_accepted for reply in replies)
     prompt_tokens = sum(statistics.prompt_tokens for statistics in prompts)
     completion_tokens = total(answers).completion_tokens
     return {
@@ -24,9 +26,10 @@ def usage(answers: Sequence[Answer], n: int) -> dict[str, Any]:
             "cached_tokens": sum(statistics.reused_tokens for statistics in prompts)
         },
         "completion_tokens_details": {
-            "reasoning_tokens": sum(answer.reply.thought_tokens for answer in answers),
-            "accepted_prediction_tokens": sum(answer.predicted_accepted for answer in answers),
-            "rejected_prediction_tokens": sum(answer.predicted_rejected for answer in answers),
+            "reasoning_tokens": sum(reply.thought_tokens for reply in replies),
+            "accepted_prediction_tokens": accepted,
+            "rejected_prediction_tokens": sum(reply.predicted_drafted for reply in replies)
+            - accepted,
         },
     }
 

@@ -49,7 +49,6 @@ from engine.events import (
     Token,
 )
 from engine.reply import ReplyState
-from engine.request import PREDICTED
 from engine.stats import Statistics
 from engine.thoughts import Thoughts
 from engine.values.method_titles import method_title
@@ -163,26 +162,11 @@ def numbers(statistics: Statistics) -> View:
     }
 
 
-class Predicted:
-    """Tokens drafted from a predicted reply, and those accepted: a fold over events."""
-
-    def __init__(self) -> None:
-        self._drafted = self._accepted = 0
-
-    def add(self, event: Event) -> None:
-        match event:
-            case Emitted(round=Round(proposer=who) as turn) if who == PREDICTED and len(turn.tree):
-                self._drafted += len(turn.tree)
-                self._accepted += turn.accepted
-            case _:
-                pass
-
-    @property
-    def counts(self) -> View | None:
-        """None if nothing was drafted from a predicted reply."""
-        if not self._drafted:
-            return None
-        return {"drafted": self._drafted, "accepted": self._accepted}
+def predicted(reply: ReplyState) -> View | None:
+    """Return how many tokens were drafted from a predicted reply, and accepted; None if none was."""
+    if not reply.predicted_drafted:
+        return None
+    return {"drafted": reply.predicted_drafted, "accepted": reply.predicted_accepted}
 
 
 TOTALS = (
@@ -223,16 +207,17 @@ def stored_thought(reply: ReplyState) -> View | None:
     return {"opened": reply.thinking, "seconds": reply.thought_s, "tokens": tokens}
 
 
-def totals(statistics: Statistics, predicted: View | None = None) -> View:
+def totals(reply: ReplyState) -> View:
     """Return the statistics that the page shows while a reply grows.
 
-    Beside the figures: ``predicted``, see ``Predicted``; ``needed``, the acceptance from which drafting
-    pays, and ``expected``, that of the next drafts, as the controller last said (see ``Decision``).
+    Beside the figures: ``predicted``; ``needed``, the acceptance from which drafting pays, and
+    ``expected``, that of the next drafts, as the controller last said (see ``Decision``).
     """
+    statistics = reply.statistics
     named = {name: getattr(statistics, name) for name in TOTALS}
     said = statistics.decision
     decision = None if said is None else {"needed": said.needed, "expected": said.expected}
-    return stored_totals({**named, "decision": decision, "predicted": predicted})
+    return stored_totals({**named, "decision": decision, "predicted": predicted(reply)})
 
 
 def stored_totals(statistics: View) -> View:
@@ -275,11 +260,9 @@ def status(reply: ReplyState) -> str:
 
 def rounds(lines: Sequence[str]) -> tuple[list[View], View]:
     """Return a stored trace as rounds and totals."""
-    reply, predicted = ReplyState(), Predicted()
-    lanes = []
+    reply, lanes = ReplyState(), []
     for event in trace.read(lines):
         reply.add(event)
-        predicted.add(event)
         if isinstance(event, Emitted) and event.round is not None:
             lanes.append(show(event))
-    return lanes, totals(reply.statistics, predicted.counts)
+    return lanes, totals(reply)

@@ -38,7 +38,7 @@ def figures(events) -> dict:
     reply = ReplyState()
     for event in events:
         reply.add(event)
-    return view.totals(reply.statistics)
+    return view.totals(reply)
 
 
 def percent(x: float | None) -> str:

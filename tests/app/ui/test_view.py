@@ -109,7 +109,7 @@ def test_a_round_tells_the_target_s_likeliest_and_a_decision_with_its_depth():
     assert not {"l", "w"} & view.show(event).keys()
     reply = ReplyState()
     reply.add(told)
-    totals = view.totals(reply.statistics)
+    totals = view.totals(reply)
     assert (totals["needed"], totals["expected"]) == (0.5, 0.7)
     assert totals == view.stored_totals(json.loads(json.dumps(view.numbers(reply.statistics))))
 
@@ -149,7 +149,7 @@ def test_an_engine_that_tells_text_alone_is_shown_without_marks_and_lanes():
         reply.add(event)
         json.dumps(view.show(event))
     assert view.status(reply) == "running"
-    assert view.totals(reply.statistics)["tokens_per_s"] is None
+    assert view.totals(reply)["tokens_per_s"] is None
     reply.add(Finished(FinishReason.STOP, "!", "Hi!", None))
     assert (reply.text, view.status(reply), reply.tokens, reply.token_ids) == (
         "Hi!",

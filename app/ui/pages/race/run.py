@@ -117,7 +117,7 @@ class RaceRun:
         self._tell(run.side, {**view.show(event), "thought": place})
 
     def _tell(self, side: Side, shown: View) -> None:
-        totals = {str(one): view.totals(reply.statistics) for one, reply in self._replies.items()}
+        totals = {str(one): view.totals(reply) for one, reply in self._replies.items()}
         self.feed.append({**shown, "side": side}, totals)
 
     def _on_pair(self, race: Race, pair: Pair) -> None:

@@ -129,7 +129,7 @@ def test_a_race_tells_its_runs_pairs_standing_and_words(made: Made) -> None:
     assert [event["t"] for event in events[-3:]] == ["standing", "rest", "words"]
     standing, rest, words = events[-3:]
     assert (
-        standing["favours"] == 1 and "faster than no drafting (5 of 5 runs)" in standing["verdict"]
+        standing["favours"] == 1 and "as fast as no drafting (5 of 5 runs)" in standing["verdict"]
     )
     assert standing["low"] <= standing["median"] <= standing["high"]
     assert rest["complete"] and words["different"] == 0
