@@ -1,9 +1,9 @@
 // The memory of a pair as a bar of its parts, and the options of its load.
 
 import { useEffect, useState } from "preact/hooks";
-import { Button, Disclosure, Select, Status, useServer } from "../../shared/components";
+import { Button, Disclosure, Status, useServer } from "../../shared/components";
 import { count } from "../../shared/format";
-import { choicesIn, setBy, valuesOf, type LoadOptions } from "../../shared/load_options";
+import { LoadOptionFields, valuesOf, withValue, type LoadOptions } from "../../shared/load_options";
 import { useModels, type Row } from "./state";
 
 type Part = { kind: string; role: string; name: string; size: string; share: number };
@@ -65,7 +65,7 @@ export function Memory({ row, pair, context, onContext }: MemoryProps) {
               disabled={Boolean(options?.fixed.context)}
               aria-valuetext={`${count(shown)} tokens`}
               onInput={(event) => onContext(event.currentTarget.valueAsNumber)}
-              onChange={(event) => keep({ context: event.currentTarget.valueAsNumber })}
+              onChange={(event) => keep("context", event.currentTarget.valueAsNumber, true)}
             />
             <output>{count(shown)} tokens</output>
           </label>
@@ -112,6 +112,7 @@ function Bar({ parts }: { parts: Part[] }) {
 }
 
 // Returns the options that are remembered for a model, and what changes some of them.
+// With `done` it is remembered; before, it is shown alone.
 function useLoadOptions(row: Row, onContext: MemoryProps["onContext"]): [LoadOptions | null, Keep] {
   const { ask, status } = useModels();
   const [options, setOptions] = useState<LoadOptions | null>(null);
@@ -122,52 +123,26 @@ function useLoadOptions(row: Row, onContext: MemoryProps["onContext"]): [LoadOpt
       if (answer?.context.value) onContext(answer.context.value);
     });
   }, [row.id, row.here, status?.loaded]);
-  const keep = async (changed: object) => {
+  const keep: Keep = async (name, value, done) => {
     if (!options) return;
-    const kept = { target: row.id, ...valuesOf(options), ...changed };
-    setOptions((await ask("keep_load_options", kept)) ?? options);
+    const changed = withValue(options, name, value);
+    setOptions(changed);
+    if (!done) return;
+    const kept = await ask("keep_load_options", { target: row.id, ...valuesOf(changed) });
+    if (!kept) setOptions(options);
+    else setOptions((now) => ({ ...(now ?? kept), reload: kept.reload }));
   };
   return [options, keep];
 }
 
-type Keep = (changed: Partial<ReturnType<typeof valuesOf>>) => void;
-
-const numbers = (most: number) => Array.from({ length: most }, (_, i) => String(i + 1));
+type Keep = (name: keyof ReturnType<typeof valuesOf>, value: unknown, done: boolean) => void;
 
 function Options({ options, keep }: { options: LoadOptions; keep: Keep }) {
   const { change, busy } = useModels();
-  const { threads, fixed } = options;
   return (
     <Disclosure summary="Load options" remember="load-options">
       <div class="ft-fields">
-        <Select
-          label="CPU threads"
-          hint={setBy(fixed.threads)}
-          name="threads"
-          value={String(threads.value ?? "")}
-          disabled={Boolean(fixed.threads)}
-          options={[{ id: "", label: `Automatic (${threads.default})` }, ...numbers(threads.most)]}
-          onChange={(value) => keep({ threads: Number(value) || null })}
-        />
-        {options.gpu_layers.most > 0 && (
-          <Select
-            label="Layers on the GPU"
-            hint={setBy(fixed.gpu_layers)}
-            name="gpu_layers"
-            value={String(options.gpu_layers.value ?? "")}
-            disabled={Boolean(fixed.gpu_layers)}
-            options={[{ id: "", label: "As many as fit" }, ...numbers(options.gpu_layers.most)]}
-            onChange={(value) => keep({ gpu_layers: Number(value) || null })}
-          />
-        )}
-        {choicesIn(options).map((each) => (
-          <Select
-            {...each}
-            key={each.name}
-            hint={setBy(fixed[each.name])}
-            onChange={(value) => keep({ [each.name]: value })}
-          />
-        ))}
+        <LoadOptionFields options={options} onChange={keep} />
       </div>
       {options.reload && (
         <p class="ft-hint">

@@ -174,9 +174,8 @@ export function LoadOptions({ page, row, status, onLoad }: LoadOptionsProps) {
     const own = kept && { target: row.id, ...load.valuesOf(kept) };
     if (!own || (await page.ask("keep_load_options", own))) onLoad({ target: row.id, ...pair });
   };
-  const hint = (name: string, usual = "") => load.setBy(kept?.fixed[name]) ?? usual;
-  const change = (name: keyof load.LoadOptions) => (value: unknown) =>
-    setKept((now) => now && { ...now, [name]: { ...(now[name] as object), value } });
+  const change = (name: keyof load.LoadOptions, value: unknown) =>
+    setKept((now) => now && load.withValue(now, name, value));
   return (
     <Form class="load-options ft-fields" onSubmit={submit}>
       {offer.fields.map(({ name, label, choices, value }: any) => (
@@ -188,39 +187,15 @@ export function LoadOptions({ page, row, status, onLoad }: LoadOptionsProps) {
         <>
           <NumberInput
             label="Context, tokens"
-            hint={hint("context", contextHint(kept.context))}
+            hint={load.setBy(kept.fixed.context) ?? contextHint(kept.context)}
             value={kept.context.value}
             min={256}
             max={kept.context.longest || undefined}
             placeholder="Automatic"
             disabled={Boolean(kept.fixed.context)}
-            onChange={change("context")}
+            onChange={(value) => change("context", value)}
           />
-          <NumberInput
-            label="CPU threads"
-            hint={hint("threads")}
-            value={kept.threads.value}
-            min={1}
-            max={kept.threads.most}
-            placeholder={`Automatic (${kept.threads.default})`}
-            disabled={Boolean(kept.fixed.threads)}
-            onChange={change("threads")}
-          />
-          {kept.gpu_layers.most > 0 && (
-            <NumberInput
-              label="Layers on the GPU"
-              hint={hint("gpu_layers")}
-              value={kept.gpu_layers.value}
-              min={1}
-              max={kept.gpu_layers.most}
-              placeholder="As many as fit"
-              disabled={Boolean(kept.fixed.gpu_layers)}
-              onChange={change("gpu_layers")}
-            />
-          )}
-          {load.choicesIn(kept).map((each) => (
-            <Select {...each} key={each.name} hint={hint(each.name)} onChange={change(each.name)} />
-          ))}
+          <load.LoadOptionFields options={kept} onChange={change} />
         </>
       )}
       <Button kind="primary" type="submit" id="load-pair" disabled={Boolean(status?.opening)}>
