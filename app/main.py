@@ -225,14 +225,14 @@ def create_app(runtime: Runtime, switch: ApiSwitch, settings: Settings) -> FastA
     """Return the ASGI app: API routes first, then the pages, all behind the guard."""
     from fastapi import FastAPI
 
-    from app.server import Counter, create_api
+    from app.server import RequestQueue, create_api
     from app.web.guard import Cors, Guard
     from app.web.open_pages import OpenPages, routes
     from app.web.request_log import Logged
 
     app = FastAPI(title="Foretoken", docs_url=None, redoc_url=None, openapi_url=None)
-    app.state.counter = Counter(runtime.engine, runtime.learning)
-    app.include_router(create_api(runtime, switch, app.state.counter))
+    app.state.queue = RequestQueue(runtime.engine, runtime.learning)
+    app.include_router(create_api(runtime, switch, app.state.queue))
     app.state.pages = OpenPages()
     app.router.routes.extend(routes(app.state.pages))
     if settings.pages:
@@ -277,7 +277,7 @@ def run_server(app: FastAPI, listener: Listener, ready: Callable[[], None]) -> N
         async def shutdown(self, sockets: Any = None) -> None:
             # Requests cut off after the grace period are no errors to report.
             logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
-            app.state.counter.end()
+            app.state.queue.end()
             await super().shutdown(sockets)
 
     certificate, key = listener.certificate or (None, None)

@@ -1,6 +1,6 @@
 """The OpenAI-compatible HTTP API over the same engine that the pages use."""
 
 from app.server.api import create_api
-from app.server.monitoring.counter import Counter
+from app.server.request_queue import RequestQueue
 
-__all__ = ["Counter", "create_api"]
+__all__ = ["RequestQueue", "create_api"]

@@ -31,9 +31,9 @@ from app.server.errors import (
 from app.server.fields.schemas import ChatBody, CompletionBody, UnloadBody, read
 from app.server.models import Models
 from app.server.monitoring import metrics
-from app.server.monitoring.counter import MAX_WAITING, Counter, Ticket
 from app.server.monitoring.prometheus import CONTENT_TYPE
 from app.server.ollama import routes as ollama
+from app.server.request_queue import MAX_WAITING, RequestQueue, Ticket
 from app.server.requests import Convert, Service, chat_requests, completion_requests
 from app.server.responses import routes as responses
 from app.server.sending import JsonReply, Stream, comment, data, send_whole
@@ -50,10 +50,10 @@ from engine.tool_calls.styles import CallStyle
 Completing = TypeVar("Completing", ChatBody, CompletionBody)
 
 
-def create_api(runtime: Runtime, switch: ApiSwitch, counter: Counter) -> APIRouter:
+def create_api(runtime: Runtime, switch: ApiSwitch, queue: RequestQueue) -> APIRouter:
     """Return the API's router. Include it before anything that is mounted at the root."""
     models = Models(runtime, MAX_WAITING)
-    service = Service(models, Defaults(runtime.data_dir), counter)
+    service = Service(models, Defaults(runtime.data_dir), queue)
     router = APIRouter(route_class=Route, dependencies=[Depends(_only_if(switch))])
 
     @router.api_route("/v1/models", methods=READING)
@@ -97,7 +97,7 @@ def create_api(runtime: Runtime, switch: ApiSwitch, counter: Counter) -> APIRout
 
     @router.api_route("/metrics", methods=READING)
     async def metrics() -> Response:
-        return Response(counter.meter.page(), media_type=CONTENT_TYPE)
+        return Response(queue.meter.page(), media_type=CONTENT_TYPE)
 
     @router.api_route("/v1/openapi.json", methods=READING)
     async def openapi() -> Response:

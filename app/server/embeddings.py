@@ -27,8 +27,8 @@ from starlette.responses import Response
 from app.server.errors import ApiError, queue_full
 from app.server.fields.schemas import checked, prompts, read
 from app.server.fields.structured import Body
-from app.server.monitoring.counter import MAX_WAITING
 from app.server.ollama.schemas import untagged
+from app.server.request_queue import MAX_WAITING
 from app.server.requests import Service
 from app.server.sending import send_whole
 from engine.api import Engine, Loaded, Tokenizer
@@ -171,7 +171,7 @@ async def _ranked(service: Service, queue: TextQueue, body: RerankBody) -> Json:
     tokens = 0
     results: list[Json] = []
     async with queue.turn(), service.tokenizing(body.model) as (loaded, tokenizer):
-        engine = service.counter.engine.of(loaded)
+        engine = service.queue.engine.of(loaded)
         reranker = await to_thread.run_sync(Reranker.of, loaded, tokenizer)
         for at, text in enumerate(body.texts):
             prompt = await to_thread.run_sync(reranker.prompt, body.query, text, body.instruction)
@@ -223,7 +223,7 @@ async def _vectors_of(
     """
     vectors, count = [], 0
     async with queue.turn(), service.tokenizing(model) as (loaded, tokenizer):
-        engine, length = service.counter.engine.of(loaded), loaded.context
+        engine, length = service.queue.engine.of(loaded), loaded.context
         for one in inputs:
             try:
                 tokens = await to_thread.run_sync(_tokens, one, tokenizer, length, truncate)

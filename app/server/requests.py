@@ -25,7 +25,7 @@ from app.server.fields.schemas import (
 from app.server.fields.structured import grammar_of
 from app.server.fields.tools import called_tool, calls_of, thinking_of, tools_of
 from app.server.models import Models
-from app.server.monitoring.counter import Counter, Ticket
+from app.server.request_queue import RequestQueue, Ticket
 from app.settings.defaults import Defaults
 from engine.api import Loaded, Tokenizer
 from engine.errors import InvalidRequest
@@ -318,7 +318,7 @@ class Service:
 
     models: Models
     defaults: Defaults
-    counter: Counter
+    queue: RequestQueue
 
     async def admit(self, body: BodyT, convert: Convert[BodyT]) -> tuple[Loaded, Ticket]:
         """Queue the requests that ``convert`` makes of ``body``, for the model that it names.
@@ -328,8 +328,8 @@ class Service:
         async with self.models.using(body.model) as loaded:
             with _named_as_in(body):
                 requests = self._made(body, convert, loaded)
-                engine = self.counter.engine.of(loaded)
-                return loaded, await self.counter.admit(requests, loaded.id, engine)
+                engine = self.queue.engine.of(loaded)
+                return loaded, await self.queue.admit(requests, loaded.id, engine)
 
     async def of_prompt(
         self, body: BodyT, convert: Convert[BodyT], find: Callable[[Tokenizer, Request], Found]
@@ -346,7 +346,7 @@ class Service:
         """Yield what ``model`` means, loaded, and its tokenizer. Raises ApiError, also if a server has
         the model: its tokenizer is not known here."""
         async with self.models.using(model) as loaded:
-            tokenizer = self.counter.engine.of(loaded).tokenizer
+            tokenizer = self.queue.engine.of(loaded).tokenizer
             if tokenizer is None:
                 raise unsupported(
                     "model",

@@ -27,7 +27,7 @@ from app.server.fields.schemas import (
 from app.server.fields.structured import Body
 from app.server.fields.tools import ThinkingBody, ToolsBody
 from app.server.monitoring import metrics
-from app.server.monitoring.counter import Ticket
+from app.server.request_queue import Ticket
 from app.server.requests import Drafting, Service, chat_requests, common_fields
 from app.server.sending import JsonReply, Stream, data, send_whole
 from engine.api import Loaded, Tokenizer

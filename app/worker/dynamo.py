@@ -32,7 +32,7 @@ from dynamo.llm import ModelInput
 from dynamo.llm.exceptions import EngineShutdown, InvalidArgument, Unknown
 
 from app.server.errors import ApiError, closing
-from app.server.monitoring.counter import Counter, Ticket
+from app.server.request_queue import RequestQueue, Ticket
 from app.worker import discovery
 from app.worker.kv_events import BLOCK, BlockStored, KvEvent, KvEventTracker
 from app.worker.model_card import ModelCard
@@ -70,7 +70,7 @@ class ForetokenEngine(LLMEngine):
         assert loaded is not None
         self._loaded: Loaded = loaded
         self._served = served
-        self._counter = Counter(engine)
+        self._queue = RequestQueue(engine)
         self._tickets: dict[str, Ticket] = {}
         self._publisher: Any = None
 
@@ -104,7 +104,7 @@ class ForetokenEngine(LLMEngine):
             served, body = self._served, normalize_request_token_ids(request)
             card = served.card
             converted = convert_request(body, served.speculation, card.eos, card.generation_prompt)
-            ticket = await self._counter.admit((converted.request,), served.name)
+            ticket = await self._queue.admit((converted.request,), served.name)
             (generation,) = ticket.generations
             self._tickets[context.id()] = ticket
             chunks = OutputChunks(converted)
@@ -132,9 +132,9 @@ class ForetokenEngine(LLMEngine):
         engine. Dynamo has deregistered the worker and waited a few seconds by now."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(DRAIN_S):
-                while self._counter.tickets:
+                while self._queue.tickets:
                     await asyncio.sleep(POLL_S)
-        self._counter.end()
+        self._queue.end()
         self._publisher = None
 
     async def kv_event_sources(self) -> list[PushSource]:
@@ -142,7 +142,7 @@ class ForetokenEngine(LLMEngine):
 
     async def register_prometheus(self, metrics: Any) -> None:
         """Register the series of the API's /metrics, which have vLLM's names."""
-        register_engine_registry(metrics, self._counter.meter.registry, prefix_filters=["vllm:"])
+        register_engine_registry(metrics, self._queue.meter.registry, prefix_filters=["vllm:"])
 
     def _set_publisher(self, publisher: Any) -> None:
         self._publisher = publisher

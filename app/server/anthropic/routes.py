@@ -21,7 +21,7 @@ from app.server.anthropic.schemas import REFUSED_IN_MESSAGES, CountBody, Message
 from app.server.errors import renamed, translate
 from app.server.fields.schemas import read
 from app.server.monitoring import metrics
-from app.server.monitoring.counter import Ticket
+from app.server.request_queue import Ticket
 from app.server.requests import Service, chat_requests
 from app.server.sending import JsonReply, Stream, named, send_whole
 from app.web.error_forms import MESSAGES, Form

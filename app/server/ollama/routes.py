@@ -20,7 +20,6 @@ from app.server.answer import Answer, chat_logprobs
 from app.server.errors import READING, missing, renamed, translate, unsupported
 from app.server.fields.schemas import ChatBody, read
 from app.server.models import ModelDescription
-from app.server.monitoring.counter import Ticket
 from app.server.ollama.pull import Pull, wanted
 from app.server.ollama.schemas import (
     REFUSED_IN_CHAT,
@@ -35,6 +34,7 @@ from app.server.ollama.schemas import (
     text_of,
     untagged,
 )
+from app.server.request_queue import Ticket
 from app.server.requests import Service, chat_requests, completion_requests
 from app.server.sending import JsonReply, Stream, encode, send_whole
 from app.server.text import Fim, InfillBody, admit_infill

@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from app.server.answer import Answer, chat_logprobs
 from app.server.errors import ApiError, translate
 from app.server.monitoring import metrics
-from app.server.monitoring.counter import Ticket
+from app.server.request_queue import Ticket
 from app.server.responses.response_store import Json, ResponseStore, StoredResponse
 from app.server.responses.schemas import LOGPROBS, Item, ResponseBody
 from app.server.sending import comment, named

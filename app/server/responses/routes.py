@@ -9,7 +9,7 @@ from starlette.responses import Response
 from app.server.errors import READING, unsupported
 from app.server.fields.schemas import read
 from app.server.fields.tools import thinking_of, tools_of
-from app.server.monitoring.counter import Ticket
+from app.server.request_queue import Ticket
 from app.server.requests import Drafting, Service, common_fields
 from app.server.responses.job import Job, error_event, stream
 from app.server.responses.response_store import Json, ResponseStore, page

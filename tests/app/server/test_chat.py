@@ -10,7 +10,7 @@ import pytest
 from openai import AsyncOpenAI, BadRequestError, OpenAI
 from openai.types.chat import ChatCompletion
 
-from app.server.monitoring.counter import Counter
+from app.server.request_queue import RequestQueue
 from engine.events import Emitted, Finished, Prefilled, Started
 from engine.request import Request, Speculation
 from engine.values.messages import Message
@@ -270,13 +270,13 @@ def test_two_clients_at_once_both_get_their_own_reply(server) -> None:
 
 def test_the_counter_is_empty_when_nobody_is_there(server, client: OpenAI) -> None:
     """A ticket that is closed twice must not let more in than were there."""
-    counter = Counter(server.runtime.engine)
+    queue = RequestQueue(server.runtime.engine)
 
     async def admit() -> None:
-        ticket = await counter.admit([own_request(max_tokens=1)])
-        assert len(counter.tickets) == 1
+        ticket = await queue.admit([own_request(max_tokens=1)])
+        assert len(queue.tickets) == 1
         ticket.close()
         ticket.close()
 
     asyncio.run(admit())
-    assert not counter.tickets
+    assert not queue.tickets

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from app.server.monitoring.counter import MAX_WAITING, Pace
+from app.server.request_queue import MAX_WAITING, Pace
 from engine.api import Generation
 from engine.events import Finished, FinishReason
 from engine.request import Request

@@ -65,7 +65,7 @@ def next_one_succeeds(server: Served, caplog: pytest.LogCaptureFixture) -> Itera
     """After every fault."""
     yield
     until(lambda: not server.runtime.engine.busy)
-    until(lambda: not server.app.state.counter.tickets)
+    until(lambda: not server.app.state.queue.tickets)
     with server.client() as http:
         reply = http.post(CHAT, json=ASK)
         assert reply.json()["choices"][0]["message"]["content"] == "Fine."
@@ -229,7 +229,7 @@ def test_who_does_not_read_is_dropped_and_holds_no_place(
         client.connect(("127.0.0.1", server.port))
         client.sendall(head(body, len(body)))
         assert client.recv(100)
-        until(lambda: not server.app.state.counter.tickets)
+        until(lambda: not server.app.state.queue.tickets)
         # What the system still holds would take minutes through so small a window.
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
         assert b"[DONE]" not in rest(client)
@@ -243,7 +243,7 @@ def test_a_client_that_leaves_in_mid_reply_ends_it(
     client = connected(server)
     client.sendall(head(body, len(body)))
     assert client.recv(100)
-    assert server.app.state.counter.tickets
+    assert server.app.state.queue.tickets
     if how == "half-closed":
         client.shutdown(socket.SHUT_WR)
     elif how == "reset":
@@ -251,7 +251,7 @@ def test_a_client_that_leaves_in_mid_reply_ends_it(
         client.close()
     else:
         client.close()
-    until(lambda: not server.app.state.counter.tickets)
+    until(lambda: not server.app.state.queue.tickets)
     client.close()
     assert not caplog.records
 

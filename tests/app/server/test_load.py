@@ -32,10 +32,10 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 def free(server: Served) -> bool:
     """Whether nothing runs, waits or is held, in the end."""
     end = time.monotonic() + 60
-    engine, counter = server.runtime.engine, server.app.state.counter
-    while (engine.busy or counter.tickets) and time.monotonic() < end:
+    engine, queue = server.runtime.engine, server.app.state.queue
+    while (engine.busy or queue.tickets) and time.monotonic() < end:
         time.sleep(0.01)
-    return not engine.busy and not counter.tickets
+    return not engine.busy and not queue.tickets
 
 
 def proposers(server: Served) -> tuple[str, ...]:

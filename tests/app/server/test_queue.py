@@ -10,7 +10,7 @@ from collections.abc import Callable
 import httpx
 import pytest
 
-from app.server.monitoring.counter import MAX_WAITING
+from app.server.request_queue import MAX_WAITING
 from engine.events import Emitted, Finished, FinishReason, Queued
 
 CHAT = "/v1/chat/completions"

@@ -30,12 +30,12 @@ MAX_WAITING = 32
 class Ticket:
     """The generations of one API request. Its owner must close it, however the request ends."""
 
-    def __init__(self, counter: Counter, count: int) -> None:
+    def __init__(self, queue: RequestQueue, count: int) -> None:
         """``count``: how many generations there will be."""
         self.generations: list[Generation] = []
-        self._counter, self._count = counter, count
+        self._queue, self._count = queue, count
         self._inboxes: list[tuple[asyncio.Queue[tuple[int, Event]], int]] = []
-        counter.tickets.add(self)
+        queue.tickets.add(self)
 
     @property
     def only(self) -> Generation:
@@ -52,7 +52,7 @@ class Ticket:
         """Cancel what still runs or waits, and make room for the next request."""
         for generation in self.generations:
             generation.cancel()
-        self._counter.tickets.discard(self)
+        self._queue.tickets.discard(self)
 
     def end(self) -> None:
         """End all readers at once because the server ends, even during a round."""
@@ -79,7 +79,7 @@ class Ticket:
                 loop.call_soon_threadsafe(inbox.put_nowait, (index, event))
 
         self._inboxes.append((inbox, len(followed)))
-        if self._counter.ended:
+        if self._queue.ended:
             self.end()
         for index, generation in enumerate(followed):
             generation.listen(partial(receive, index))
@@ -132,7 +132,7 @@ class Pace:
             return max(1, math.ceil(each * ends - waited))
 
 
-class Counter:
+class RequestQueue:
     """Admits requests to the engine. For the event loop's thread alone."""
 
     def __init__(self, engine: Engine, learning: IdleLearning | None = None) -> None:
