@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import Field, TypeAdapter, ValidationError
 
 from app.ui import words
-from app.ui.rounds.view import View
+from app.ui.views import View
 from engine.errors import ForetokenError, InvalidRequest
 
 logger = logging.getLogger(__name__)

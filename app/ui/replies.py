@@ -23,6 +23,7 @@ from app.storage.store import Store
 from app.ui.rounds import view
 from app.ui.rounds.feed import Feed
 from app.ui.rounds.reply_calls import ReplyCalls, ToolTurn, show_calls
+from app.ui.views import View
 from engine import trace
 from engine.api import Generation
 from engine.errors import ForetokenError
@@ -56,7 +57,7 @@ class LiveReply:
         store: Store,
         chat: int,
         message: int,
-        pair: view.View | None = None,
+        pair: View | None = None,
         before: Sequence[Event] = (),
         tools: ToolTurn | None = None,
         earlier: Statistics | None = None,
@@ -71,7 +72,7 @@ class LiveReply:
         self._generation = generation
         self._store, self._pair = store, pair
         self._reply = ReplyState()
-        self._thought: view.View | None = None
+        self._thought: View | None = None
         self._resumed = ResumedReply(before)
         self._anew = bool(before)  # its kept rounds are stored again, with those that follow
         self._calls: ReplyCalls | None = None
@@ -176,7 +177,7 @@ class LiveReply:
         return request.max_tokens is None or new < request.max_tokens
 
     @property
-    def _turn(self) -> view.View | None:
+    def _turn(self) -> View | None:
         """The figures of the whole turn; None if this is its only reply."""
         if self._earlier is None:
             return None
@@ -270,7 +271,7 @@ class LiveReplies:
         generation: Generation,
         chat: int,
         message: int,
-        pair: view.View | None = None,
+        pair: View | None = None,
         before: Sequence[Event] = (),
         tools: ToolTurn | None = None,
         earlier: Statistics | None = None,

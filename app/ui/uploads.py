@@ -20,7 +20,7 @@ from app.storage.imports.importing import LARGEST as MOST_IMPORTED
 from app.storage.pictures import media_type
 from app.ui.endpoints import refusal
 from app.ui.pages.chat.composer.attachments import Attachments, one_line
-from app.ui.rounds.view import View
+from app.ui.views import View
 from engine.errors import DiskError, InvalidRequest
 
 ATTACH = "/attachments"

@@ -22,7 +22,7 @@ from app.settings.defaults import Defaults, Winner
 from app.ui.controls.pickers import Pickers
 from app.ui.pages.chat.pair import PairBackend
 from app.ui.pages.models.backend import ModelsBackend
-from app.ui.rounds.view import View
+from app.ui.views import View
 from engine.errors import ForetokenError, InvalidRequest
 from engine.kernels.native.library import Library
 from engine.loading.catalog import open_catalog

@@ -14,7 +14,7 @@ from app.ui.controls.settings import DRAFTING, Settings, decimal, kind_of, typed
 from app.ui.controls.stored_settings import StoredSettings
 from app.ui.endpoints import endpoint
 from app.ui.rounds.speeds import Speeds
-from app.ui.rounds.view import View
+from app.ui.views import View
 from app.ui.words import pair as pair_words
 from engine.api import Capabilities, OptionInfo
 from engine.request import PLAIN, Control

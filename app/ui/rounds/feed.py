@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 
-from app.ui.rounds.view import View
+from app.ui.views import View
 from app.watchers import PATIENCE, Watchers
 
 

@@ -12,7 +12,7 @@ from app.storage.store import Store
 from app.ui import words
 from app.ui.endpoints import endpoint
 from app.ui.rounds.feed import Feed, since
-from app.ui.rounds.view import View
+from app.ui.views import View
 from engine.api import Loaded
 from engine.errors import ForetokenError, InvalidRequest, NotLoaded, what_failed
 

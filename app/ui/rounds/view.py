@@ -34,6 +34,7 @@ import dataclasses
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from app.ui.views import View, shorten
 from engine import trace
 from engine.events import (
     Emitted,
@@ -52,8 +53,6 @@ from engine.reply import ReplyState
 from engine.stats import Statistics
 from engine.thoughts import Thoughts
 from engine.values.method_titles import method_title
-
-View = dict[str, Any]
 
 MARKS = {Origin.DRAFT: "a", Origin.CORRECTION: "c", Origin.BONUS: "b", None: "n"}
 STATUS = {
@@ -142,11 +141,6 @@ def utf16_length(text: str) -> int:
     if text.isascii():
         return len(text)
     return len(text) + sum(character > "\uffff" for character in text)
-
-
-def shorten(number: float | None) -> float | None:
-    """Round to four significant digits; the page shows fewer."""
-    return None if number is None else float(f"{number:.4g}")
 
 
 def numbers(statistics: Statistics) -> View:

@@ -36,7 +36,7 @@ from app.ui.replies import LiveReplies
 from app.ui.rounds import replay_file, view
 from app.ui.rounds.feed import since
 from app.ui.rounds.speeds import Speeds
-from app.ui.rounds.view import View
+from app.ui.views import View
 from app.ui.words import pair as pair_words
 from app.ui.words.names import title
 from engine import trace

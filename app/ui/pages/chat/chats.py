@@ -16,7 +16,7 @@ from app.ui.pages.chat.library import Library
 from app.ui.replies import LiveReplies
 from app.ui.rounds import view
 from app.ui.rounds.reply_calls import show_calls
-from app.ui.rounds.view import View
+from app.ui.views import View
 from app.ui.words.names import target_title
 from engine.errors import InvalidRequest
 

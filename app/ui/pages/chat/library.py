@@ -15,7 +15,7 @@ from app.storage.rows import SystemPrompt
 from app.storage.store import Store
 from app.ui import words
 from app.ui.endpoints import endpoint
-from app.ui.rounds.view import View
+from app.ui.views import View
 from engine.errors import InvalidRequest
 
 PROMPTS = "system_prompts"

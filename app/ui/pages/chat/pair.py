@@ -11,7 +11,7 @@ from app.ui import words
 from app.ui.controls.pickers import Choice, Pickers
 from app.ui.endpoints import endpoint
 from app.ui.pages.models.rows import Rows
-from app.ui.rounds.view import View
+from app.ui.views import View
 from app.ui.words.names import model_title, target_title, titles
 from engine.api import AUTO, Loaded, LoadRequest
 from engine.errors import InvalidRequest

@@ -12,7 +12,7 @@ from app.ui import words
 from app.ui.controls.pickers import Choice, Pickers
 from app.ui.controls.settings import whole
 from app.ui.endpoints import endpoint
-from app.ui.rounds.view import View
+from app.ui.views import View
 from engine.api import AUTO
 from engine.errors import ForetokenError, InvalidRequest, NotLoaded
 

@@ -10,7 +10,7 @@ from app.loading import LoadState
 from app.runtime import Runtime
 from app.ui import words
 from app.ui.endpoints import endpoint, waits
-from app.ui.rounds.view import View
+from app.ui.views import View
 from app.ui.words import count
 from engine.errors import ForetokenError, TokenNeeded
 from engine.loading.inventory import DownloadedModel, ModelSpec, hub_page, room_for_weights

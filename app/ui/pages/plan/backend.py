@@ -15,7 +15,7 @@ from app.deploy.methods import DEPTHS, ENGINES, METHODS, NAMES, drafts_by
 from app.deploy.model import known_models
 from app.deploy.render import render
 from app.ui.endpoints import endpoint
-from app.ui.rounds.view import View
+from app.ui.views import View
 from engine.errors import InvalidRequest
 
 NUMBERS = {

@@ -18,7 +18,7 @@ from app.ui.pages.race.run import RaceRun
 from app.ui.pages.race.session import RaceSession, configuration
 from app.ui.rounds.measurements import Measurements, MeasuringBackend
 from app.ui.rounds.speeds import DRAFT
-from app.ui.rounds.view import View
+from app.ui.views import View
 from app.ui.words.names import title
 from engine.api import Loaded, LoadRequest
 from engine.bench import prompts

@@ -9,7 +9,7 @@ from app.runtime import Runtime
 from app.ui import words
 from app.ui.controls.panel import rules_of
 from app.ui.pages.race.session import USUAL
-from app.ui.rounds.view import View
+from app.ui.views import View
 from app.ui.words.names import titles
 from engine.api import Capabilities, Loaded, LoadRequest
 from engine.bench.reports import race as race_report

@@ -10,7 +10,7 @@ from functools import partial
 
 from app.runtime import Runtime
 from app.ui.endpoints import chosen, endpoint
-from app.ui.rounds.view import View, shorten
+from app.ui.views import View, shorten
 from app.web.listen import is_loopback
 from app.web.request_log import ENDED, LoggedRequest
 from app.web.switch import ApiSwitch

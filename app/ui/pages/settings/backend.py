@@ -15,7 +15,7 @@ from app.ui import words
 from app.ui.controls.settings import whole
 from app.ui.endpoints import endpoint, local_endpoint
 from app.ui.pages.chat.backend import ChatBackend
-from app.ui.rounds.view import View
+from app.ui.views import View
 from app.ui.words import pair as pair_words
 from app.web.switch import ApiSwitch
 from engine.api import LoadRequest

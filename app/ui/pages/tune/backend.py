@@ -20,7 +20,7 @@ from app.ui.pages.race.opponents import methods_of
 from app.ui.pages.race.run import standing
 from app.ui.rounds.feed import Feed
 from app.ui.rounds.measurements import Measurements, MeasuringBackend
-from app.ui.rounds.view import View
+from app.ui.views import View
 from engine.api import Loaded
 from engine.bench import prompts, sweep
 from engine.bench.answering import Stop

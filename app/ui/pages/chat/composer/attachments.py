@@ -17,7 +17,7 @@ from app.storage.store import Store
 from app.ui import words
 from app.ui.endpoints import endpoint, local_endpoint, waits
 from app.ui.pages.chat.composer.weighing import chosen_pages, shown_pages
-from app.ui.rounds.view import View
+from app.ui.views import View
 from engine.api import Engine
 from engine.errors import InvalidRequest, NotLoaded
 

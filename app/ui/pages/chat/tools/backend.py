@@ -18,7 +18,7 @@ from app.ui import words
 from app.ui.endpoints import endpoint
 from app.ui.replies import LiveReplies
 from app.ui.rounds.reply_calls import ToolTurn
-from app.ui.rounds.view import View
+from app.ui.views import View
 from app.ui.words import tools as tool_words
 from app.ui.words.names import model_title
 from engine.api import Loaded

@@ -12,7 +12,7 @@ from app.mcp.config import CALL_S, MOST_ROUNDS, McpFile, ServerConfig, read_serv
 from app.mcp.servers import McpServers, ServerState
 from app.ui.controls.settings import decimal, whole
 from app.ui.endpoints import endpoint, local_endpoint, waits
-from app.ui.rounds.view import View
+from app.ui.views import View
 from app.ui.words import tools as tool_words
 from engine.errors import InvalidRequest
 
