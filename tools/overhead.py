@@ -250,7 +250,7 @@ def reader() -> Reader:
     def read(event: Event) -> None:
         reply.add(event)
         view.show(event)
-        view.totals(reply.statistics)
+        view.totals(reply)
         json.dumps(trace.to_json(event), separators=(",", ":"))
 
     return read
