@@ -138,7 +138,7 @@ BEHIND_THE_DOOR = {
     ),
     "app.worker.dynamo": ("engine.local.engine",),  # tells routers what its caches hold
 }
-"""Modules of the app that look behind the door, what at, and why. None of them is a page or the API."""
+"""Modules of the app that look behind the door, what at, and why. The API is none of them."""
 
 NEVER_IN_ENGINE = {"gradio", "fastapi", "starlette", "uvicorn", "typer", "app"}
 
