@@ -9,7 +9,7 @@ Options of the app:
     --host ADDRESS   the address to listen on (default 127.0.0.1: this machine only)
     --no-browser     do not open the browser
     --data-dir DIR   where chats and settings are kept
-    --api            switch the OpenAI-compatible endpoint on from the start
+    --api            switch the OpenAI-compatible API on from the start
     --api-key-file FILE
                      the key that API clients must send and the page asks for, in a file; with
                      --api-key KEY every account of this machine could see it

@@ -17,7 +17,6 @@ from engine.errors import (
     ForetokenError,
     InvalidRequest,
     LoadCancelled,
-    what_failed,
 )
 from engine.loading.inventory import Inventory
 
@@ -229,7 +228,7 @@ class PairLoader:
             logger.error("%s", error)
         except Exception as error:  # a thread's error would otherwise vanish, and "Loading" stay
             message = (
-                f"{end.name} could not be loaded: {what_failed(error)}. Diagnostics on the Settings "
+                f"{end.name} could not be loaded: {error!r}. Diagnostics on the Settings "
                 "page shows the details."
             )
             tell(replace(end, state=LoadState.FAILED, message=message))

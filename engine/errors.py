@@ -145,8 +145,8 @@ class DiskError(ForetokenError):
     def left(cls, folder: Path, error: Exception) -> DiskError:
         """Return the DiskError for an exception raised while deleting in ``folder``."""
         return cls(
-            f"Not everything in {folder} could be deleted: {what_failed(error)}. "
-            f"{_remedy(error)} and try again."
+            f"Not everything in {folder} could be deleted: {what_failed(error)}. Close what uses it, "
+            "check that Foretoken may write there, and try again."
         )
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from app.settings.settings_file import SettingsFile, Values
 from engine.api import DownloadProgress
-from engine.errors import DownloadCancelled, ForetokenError, TokenNeeded, what_failed
+from engine.errors import DownloadCancelled, ForetokenError, TokenNeeded
 from engine.loading.inventory import Inventory, ModelSpec
 
 FILE = "downloads.json"
@@ -186,7 +186,7 @@ class Downloads:
         # The error of a thread would otherwise vanish, and its bar stand still.
         except Exception as error:
             message = (
-                f"{spec.name} could not be downloaded: {what_failed(error)}. Diagnostics on the "
+                f"{spec.name} could not be downloaded: {error!r}. Diagnostics on the "
                 "Settings page shows the details."
             )
             end = Download(spec, DownloadState.FAILED, None, message)

@@ -10,10 +10,12 @@ from typing import Annotated, Any, TypeVar
 from pydantic import Field, TypeAdapter, ValidationError
 
 from app.ui import words
-from app.ui.views import View
 from engine.errors import ForetokenError, InvalidRequest
 
 logger = logging.getLogger(__name__)
+
+View = dict[str, Any]
+"""What a page's script gets and sends: plain JSON values."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 _MARK, _REFUSAL, _WAITS = "is_endpoint", "refusal_elsewhere", "waits"
@@ -43,6 +45,11 @@ _TYPES: Mapping[str, Any] = {
 """By name; every other field is a text, or empty."""
 _VALIDATORS = {name: TypeAdapter(kind) for name, kind in _TYPES.items()}
 _TEXT: TypeAdapter[Any] = TypeAdapter(_Text | bool | None)
+
+
+def shorten(number: float | None) -> float | None:
+    """Round to four significant digits; the page shows fewer."""
+    return None if number is None else float(f"{number:.4g}")
 
 
 def endpoint(method: F) -> F:

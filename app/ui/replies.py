@@ -20,10 +20,10 @@ from typing import Any
 from app.mcp.runner import Answer
 from app.storage.rows import StoredMessage
 from app.storage.store import Store
+from app.ui.endpoints import View
 from app.ui.rounds import view
 from app.ui.rounds.feed import Feed
 from app.ui.rounds.reply_calls import ReplyCalls, ToolTurn, show_calls
-from app.ui.views import View
 from engine import trace
 from engine.api import Generation
 from engine.errors import ForetokenError

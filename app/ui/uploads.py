@@ -18,9 +18,8 @@ from starlette.responses import JSONResponse, Response
 from app.documents.reading import LARGEST
 from app.storage.imports.importing import LARGEST as MOST_IMPORTED
 from app.storage.pictures import media_type
-from app.ui.endpoints import refusal
+from app.ui.endpoints import View, refusal
 from app.ui.pages.chat.composer.attachments import Attachments, one_line
-from app.ui.views import View
 from engine.errors import DiskError, InvalidRequest
 
 ATTACH = "/attachments"

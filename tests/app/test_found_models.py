@@ -20,9 +20,9 @@ from app.runtime import Runtime
 from app.server.models import Models
 from app.settings.defaults import Defaults, Winner
 from app.ui.controls.pickers import Pickers
+from app.ui.endpoints import View
 from app.ui.pages.chat.pair import PairBackend
 from app.ui.pages.models.backend import ModelsBackend
-from app.ui.views import View
 from engine.errors import ForetokenError, InvalidRequest
 from engine.kernels.native.library import Library
 from engine.loading.catalog import open_catalog

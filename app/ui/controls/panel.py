@@ -12,9 +12,8 @@ from app.ui import words
 from app.ui.controls.resolver import Pair, usable_default
 from app.ui.controls.settings import DRAFTING, Settings, decimal, kind_of, typed, whole
 from app.ui.controls.stored_settings import StoredSettings
-from app.ui.endpoints import endpoint
+from app.ui.endpoints import View, endpoint
 from app.ui.rounds.speeds import Speeds
-from app.ui.views import View
 from app.ui.words import pair as pair_words
 from engine.api import Capabilities, OptionInfo
 from engine.request import PLAIN, Control

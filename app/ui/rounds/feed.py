@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 
-from app.ui.views import View
+from app.ui.endpoints import View
 from app.watchers import PATIENCE, Watchers
 
 

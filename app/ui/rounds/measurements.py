@@ -10,11 +10,10 @@ from typing import ClassVar, Protocol
 from app.runtime import Runtime
 from app.storage.store import Store
 from app.ui import words
-from app.ui.endpoints import endpoint
+from app.ui.endpoints import View, endpoint
 from app.ui.rounds.feed import Feed, since
-from app.ui.views import View
 from engine.api import Loaded
-from engine.errors import ForetokenError, InvalidRequest, NotLoaded, what_failed
+from engine.errors import ForetokenError, InvalidRequest, NotLoaded
 
 logger = logging.getLogger(__name__)
 
@@ -92,7 +91,7 @@ class Measurements:
         except Exception as error:  # a thread's error would otherwise vanish, and the page wait
             logger.exception("a measurement failed")
             told = (
-                f"The measurement failed: {what_failed(error)}. Try again. Diagnostics on the "
+                f"The measurement failed: {error!r}. Try again. Diagnostics on the "
                 "Settings page shows the details."
             )
         with self._lock:  # whoever sees the end may start the next

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 
 from app import paths
 from app.ui import words
+from app.ui.endpoints import View
 from app.ui.rounds import view
-from app.ui.views import View
 from engine import trace
 from engine.errors import InvalidRequest
 from engine.events import Emitted, Event, Started

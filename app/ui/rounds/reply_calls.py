@@ -8,8 +8,8 @@ from typing import Any
 
 from app.mcp.runner import Answer, CallRunner, Toolbox
 from app.storage.rows import StoredCall, StoredCalls
+from app.ui.endpoints import View
 from app.ui.rounds.view import utf16_length
-from app.ui.views import View
 from engine.reply import ReplyState
 from engine.request import Request
 from engine.tool_calls.in_reply import CallsInReply

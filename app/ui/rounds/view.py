@@ -34,7 +34,7 @@ import dataclasses
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from app.ui.views import View, shorten
+from app.ui.endpoints import View, shorten
 from engine import trace
 from engine.events import (
     Emitted,

@@ -60,13 +60,14 @@ class Times:
             self._sizes.insert(bisect_left(self._sizes, size), size)
             self._seconds[size], self._seen[size] = start, int(known)
         expected = self.expected(size)
+        few = self._seen[size] <= _FEW
         self._seen[size] += 1
-        if seconds < expected / _OUTLIER and self._seen[size] <= _FEW:
+        if seconds < expected / _OUTLIER and few:
             change = seconds - expected
         else:
             weight = max(1 / self._seen[size], _SLOWEST)
             change = weight * (_limited(seconds, expected) - expected)
-        self._seconds[size] = Times.__call__(self, size) + change
+        self._seconds[size] = Times.__call__(self, size) + change * self._own_share(size)
 
     def learn_limit(self, size: int, seconds: float) -> None:
         """Learn that the size takes at most ``seconds``, if it was expected to take longer."""
@@ -126,12 +127,16 @@ class Times:
 
     def _bounded(self, size: int, seconds: float) -> float:
         """Return at most what so many tokens of the smallest size above 0 take, if ``proportional``."""
-        first = next((one for one in self._sizes if one), 0) if self.proportional else 0
+        first = next((one for one in self._sizes if one), 0) if self.proportional and size else 0
         return min(seconds, self._seconds[first] * size / first) if first else seconds
 
     def _rest(self, seconds: float) -> float:
         """Return what is kept of the first time of a size."""
         return seconds
+
+    def _own_share(self, size: int) -> float:
+        """Return what a second more of ``expected`` is of the size's own time."""
+        return 1.0
 
 
 class MixtureTimes(Times):
@@ -166,6 +171,9 @@ class MixtureTimes(Times):
 
     def __call__(self, size: int) -> float:
         return super().__call__(size) + self._price * float(max(size, 1) ** self.growth)
+
+    def _own_share(self, size: int) -> float:
+        return 1 / (1 + self._ratio * self._experts) if size == 1 else 1.0
 
     @property
     def _price(self) -> float:

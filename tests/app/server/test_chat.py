@@ -268,7 +268,7 @@ def test_two_clients_at_once_both_get_their_own_reply(server) -> None:
     assert long.choices[0].message.content.startswith(short.choices[0].message.content)
 
 
-def test_the_counter_is_empty_when_nobody_is_there(server, client: OpenAI) -> None:
+def test_the_queue_is_empty_when_nobody_is_there(server, client: OpenAI) -> None:
     """A ticket that is closed twice must not let more in than were there."""
     queue = RequestQueue(server.runtime.engine)
 

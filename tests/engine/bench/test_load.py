@@ -75,9 +75,9 @@ def test_clients_ask_at_once_and_the_slowest_are_told() -> None:
 
     plan = Plan(clients=(4,), rounds=2, max_tokens=4)
     (row,) = run([Contender("one", tokens)], [(number,) for number in range(needed(plan))], plan)
-    assert row.first_median_s == pytest.approx(0.45, abs=1e-3)
-    assert row.first_p95_s == pytest.approx(0.8, abs=1e-3)
-    assert row.longest_pause_s == pytest.approx(1.0, abs=1e-3)
+    assert row.first_median_s == pytest.approx(0.45, abs=2e-2)
+    assert row.first_p95_s == pytest.approx(0.8, abs=2e-2)
+    assert row.longest_pause_s == pytest.approx(1.0, abs=2e-2)
     assert row.seconds > 1.0
 
 

@@ -23,7 +23,7 @@ from app.ui.controls.panel import settings_of
 from app.ui.controls.pickers import Pickers
 from app.ui.controls.settings import Settings
 from app.ui.controls.stored_settings import FILE, StoredSettings, key_of
-from app.ui.endpoints import endpoint
+from app.ui.endpoints import View, endpoint
 from app.ui.pages.chat.chats import ChatsBackend, show_message
 from app.ui.pages.chat.composer.attachments import Attachments
 from app.ui.pages.chat.library import Library
@@ -36,7 +36,6 @@ from app.ui.replies import LiveReplies
 from app.ui.rounds import replay_file, view
 from app.ui.rounds.feed import since
 from app.ui.rounds.speeds import Speeds
-from app.ui.views import View
 from app.ui.words import pair as pair_words
 from app.ui.words.names import title
 from engine import trace

@@ -10,13 +10,12 @@ from app.storage.imports.importing import import_file
 from app.storage.rows import StoredMessage
 from app.storage.store import Store
 from app.ui import words
-from app.ui.endpoints import endpoint
+from app.ui.endpoints import View, endpoint
 from app.ui.pages.chat.composer.attachments import show_attachment
 from app.ui.pages.chat.library import Library
 from app.ui.replies import LiveReplies
 from app.ui.rounds import view
 from app.ui.rounds.reply_calls import show_calls
-from app.ui.views import View
 from app.ui.words.names import target_title
 from engine.errors import InvalidRequest
 

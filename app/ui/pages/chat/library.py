@@ -14,8 +14,7 @@ from app.storage import chat_files
 from app.storage.rows import SystemPrompt
 from app.storage.store import Store
 from app.ui import words
-from app.ui.endpoints import endpoint
-from app.ui.views import View
+from app.ui.endpoints import View, endpoint
 from engine.errors import InvalidRequest
 
 PROMPTS = "system_prompts"

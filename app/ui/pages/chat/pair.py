@@ -9,9 +9,8 @@ from app.runtime import Runtime
 from app.settings.preferences import LoadOptions
 from app.ui import words
 from app.ui.controls.pickers import Choice, Pickers
-from app.ui.endpoints import endpoint
+from app.ui.endpoints import View, endpoint
 from app.ui.pages.models.rows import Rows
-from app.ui.views import View
 from app.ui.words.names import model_title, target_title, titles
 from engine.api import AUTO, Loaded, LoadRequest
 from engine.errors import InvalidRequest

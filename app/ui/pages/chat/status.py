@@ -8,8 +8,7 @@ from app.settings.defaults import Defaults
 from app.storage.store import Store
 from app.ui import words
 from app.ui.controls.stored_settings import StoredSettings
-from app.ui.endpoints import endpoint
-from app.ui.views import View
+from app.ui.endpoints import View, endpoint
 from app.ui.words import pair as pair_words
 from app.ui.words.names import model_title, title
 from engine.api import NO_TEMPLATE, DownloadProgress, Loaded, LoadProgress

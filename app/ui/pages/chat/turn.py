@@ -11,7 +11,7 @@ from app.storage.pictures import NOT_SEEN
 from app.storage.rows import StoredMessage, history
 from app.ui import words
 from app.ui.controls.settings import Settings
-from app.ui.views import View
+from app.ui.endpoints import View
 from engine.api import Engine, Generation
 from engine.errors import ContextExceeded, InvalidRequest
 from engine.events import Emitted, Event, Prefilled, Started, Token

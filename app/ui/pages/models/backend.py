@@ -13,10 +13,9 @@ from app.inventory import model_folders
 from app.inventory.downloads import key_of
 from app.runtime import Runtime
 from app.ui import words
-from app.ui.endpoints import endpoint, local_endpoint
+from app.ui.endpoints import View, endpoint, local_endpoint
 from app.ui.pages.models.rows import Best, Rows, companions_of, fits, measured, part_of
 from app.ui.rounds.speeds import Speeds
-from app.ui.views import View
 from app.ui.words.names import titles
 from engine.api import SEPARATOR, LoadRequest
 from engine.errors import InvalidRequest, ModelError

@@ -11,8 +11,7 @@ from app.settings.preferences import LoadOptions
 from app.ui import words
 from app.ui.controls.pickers import Choice, Pickers
 from app.ui.controls.settings import whole
-from app.ui.endpoints import endpoint
-from app.ui.views import View
+from app.ui.endpoints import View, endpoint
 from engine.api import AUTO
 from engine.errors import ForetokenError, InvalidRequest, NotLoaded
 

@@ -1,6 +1,6 @@
 // The memory of a pair as a bar of its parts, and the options of its load.
 
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { Button, Disclosure, Status, useServer } from "../../shared/components";
 import { count } from "../../shared/format";
 import { LoadOptionFields, valuesOf, withValue, type LoadOptions } from "../../shared/load_options";
@@ -116,10 +116,11 @@ function Bar({ parts }: { parts: Part[] }) {
 function useLoadOptions(row: Row, onContext: MemoryProps["onContext"]): [LoadOptions | null, Keep] {
   const { ask, status } = useModels();
   const [options, setOptions] = useState<LoadOptions | null>(null);
+  const kept = useRef<LoadOptions | null>(null); // what is remembered
   useEffect(() => {
     if (!row.here) return;
     ask("load_options", { target: row.id }, true).then((answer: LoadOptions | null) => {
-      setOptions(answer);
+      setOptions((kept.current = answer));
       if (answer?.context.value) onContext(answer.context.value);
     });
   }, [row.id, row.here, status?.loaded]);
@@ -128,9 +129,9 @@ function useLoadOptions(row: Row, onContext: MemoryProps["onContext"]): [LoadOpt
     const changed = withValue(options, name, value);
     setOptions(changed);
     if (!done) return;
-    const kept = await ask("keep_load_options", { target: row.id, ...valuesOf(changed) });
-    if (!kept) setOptions(options);
-    else setOptions((now) => ({ ...(now ?? kept), reload: kept.reload }));
+    const answer = await ask("keep_load_options", { target: row.id, ...valuesOf(changed) });
+    if (answer) kept.current = answer;
+    setOptions((now) => (answer && now ? { ...now, reload: answer.reload } : kept.current));
   };
   return [options, keep];
 }

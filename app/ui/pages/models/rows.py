@@ -10,7 +10,7 @@ from app.inventory.downloads import key_of
 from app.runtime import Runtime
 from app.settings.defaults import Default, Defaults
 from app.ui import words
-from app.ui.views import View
+from app.ui.endpoints import View
 from app.ui.words import count
 from app.ui.words.names import beside, model_title, says_size
 from app.ui.words.pair import drafter

@@ -7,8 +7,7 @@ from contextlib import ExitStack
 from app import servers
 from app.runtime import Runtime
 from app.ui import words
-from app.ui.endpoints import endpoint, waits
-from app.ui.views import View
+from app.ui.endpoints import View, endpoint, waits
 from engine.errors import ForetokenError, InvalidRequest
 from engine.machine.secrets import server_key
 from engine.values.address import Address

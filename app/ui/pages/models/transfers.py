@@ -9,8 +9,7 @@ from app.inventory.downloads import Download, DownloadState, key_of
 from app.loading import LoadState
 from app.runtime import Runtime
 from app.ui import words
-from app.ui.endpoints import endpoint, waits
-from app.ui.views import View
+from app.ui.endpoints import View, endpoint, waits
 from app.ui.words import count
 from engine.errors import ForetokenError, TokenNeeded
 from engine.loading.inventory import DownloadedModel, ModelSpec, hub_page, room_for_weights

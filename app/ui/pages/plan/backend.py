@@ -14,8 +14,7 @@ from app.deploy.launch_plan import PlanOptions, facts, plan_for
 from app.deploy.methods import DEPTHS, ENGINES, METHODS, NAMES, drafts_by
 from app.deploy.model import known_models
 from app.deploy.render import render
-from app.ui.endpoints import endpoint
-from app.ui.views import View
+from app.ui.endpoints import View, endpoint
 from engine.errors import InvalidRequest
 
 NUMBERS = {

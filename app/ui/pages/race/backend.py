@@ -12,13 +12,12 @@ from app.storage.store import Store
 from app.ui import words
 from app.ui.controls.panel import rules_of
 from app.ui.controls.settings import Settings, decimal, whole
-from app.ui.endpoints import endpoint, waits
+from app.ui.endpoints import View, endpoint, waits
 from app.ui.pages.race.opponents import look, methods_of, opponents
 from app.ui.pages.race.run import RaceRun
 from app.ui.pages.race.session import RaceSession, configuration
 from app.ui.rounds.measurements import Measurements, MeasuringBackend
 from app.ui.rounds.speeds import DRAFT
-from app.ui.views import View
 from app.ui.words.names import title
 from engine.api import Loaded, LoadRequest
 from engine.bench import prompts

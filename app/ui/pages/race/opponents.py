@@ -8,8 +8,8 @@ from app import servers
 from app.runtime import Runtime
 from app.ui import words
 from app.ui.controls.panel import rules_of
+from app.ui.endpoints import View
 from app.ui.pages.race.session import USUAL
-from app.ui.views import View
 from app.ui.words.names import titles
 from engine.api import Capabilities, Loaded, LoadRequest
 from engine.bench.reports import race as race_report

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import asdict
 
 from app.ui import words
+from app.ui.endpoints import View
 from app.ui.pages.race.session import LoadWatcher, RaceSession
 from app.ui.rounds import view
 from app.ui.rounds.feed import Feed
-from app.ui.views import View
 from engine.bench import divergence
 from engine.bench.race import Pair, Race, Run, Side
 from engine.bench.reports import race as race_report

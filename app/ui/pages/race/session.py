@@ -11,7 +11,7 @@ from app.runtime import Runtime
 from app.settings.defaults import Defaults
 from app.ui.controls.resolver import Pair, resolve
 from app.ui.controls.settings import Settings
-from app.ui.views import View
+from app.ui.endpoints import View
 from app.ui.words.names import titles
 from engine.api import (
     DownloadProgress,

@@ -9,8 +9,7 @@ from collections.abc import Callable
 from functools import partial
 
 from app.runtime import Runtime
-from app.ui.endpoints import chosen, endpoint
-from app.ui.views import View, shorten
+from app.ui.endpoints import View, chosen, endpoint, shorten
 from app.web.listen import is_loopback
 from app.web.request_log import ENDED, LoggedRequest
 from app.web.switch import ApiSwitch

@@ -13,9 +13,8 @@ from app.settings.preferences import COMPUTING, PAIR, Preferences, StartWith
 from app.stored_data import StoredData
 from app.ui import words
 from app.ui.controls.settings import whole
-from app.ui.endpoints import endpoint, local_endpoint
+from app.ui.endpoints import View, endpoint, local_endpoint
 from app.ui.pages.chat.backend import ChatBackend
-from app.ui.views import View
 from app.ui.words import pair as pair_words
 from app.web.switch import ApiSwitch
 from engine.api import LoadRequest

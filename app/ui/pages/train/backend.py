@@ -14,8 +14,7 @@ from app.training.options import CHATS, SHIPPED, TrainingOptions, trainable_kind
 from app.training.runs import State, Status, Trainings
 from app.ui import words
 from app.ui.controls.pickers import Pickers
-from app.ui.endpoints import chosen, endpoint
-from app.ui.views import View
+from app.ui.endpoints import View, chosen, endpoint
 from app.ui.words.names import titles
 from engine.api import LoadRequest
 from engine.errors import DiskError, ForetokenError, InvalidRequest

@@ -15,8 +15,8 @@ export interface TrainingRun {
   minutes: number;
   state: "running" | "stopping" | "stopped" | "failed" | "done";
   phase: string;
-  done: number; // recorded answers; while it measures, measured ones
-  of: number; // answers to record; while it measures, those to measure
+  done: number; // recorded replies; while it measures, measured ones
+  of: number; // replies to record; while it measures, those to measure
   share: number; // of the training
   recorded: number; // share of the recording
   left: string | null; // the time left, as text
@@ -219,7 +219,7 @@ function DoneButtons({ run, act }: { run: TrainingRun; act: Act }) {
       <Button kind="primary" text="Load" data-act="load" disabled={here || Boolean(opening)} onClick={load} />
       <Button text="Train another" data-act="another" onClick={() => act("change_training", { act: "put_away" })} />
       <Status
-        text={opening ?? (here ? "Loaded." : (failed ?? "The drafter stays; the recorded answers are deleted."))}
+        text={opening ?? (here ? "Loaded." : (failed ?? "The drafter stays; the recorded replies are deleted."))}
       />
       {here && !opening && (
         <span class="loaded-next">

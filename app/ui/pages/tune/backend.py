@@ -14,13 +14,12 @@ from app.settings.defaults import Defaults
 from app.storage.store import Store
 from app.ui import words
 from app.ui.controls.settings import whole
-from app.ui.endpoints import endpoint
+from app.ui.endpoints import View, endpoint
 from app.ui.pages.race.backend import own_prompts
 from app.ui.pages.race.opponents import methods_of
 from app.ui.pages.race.run import standing
 from app.ui.rounds.feed import Feed
 from app.ui.rounds.measurements import Measurements, MeasuringBackend
-from app.ui.views import View
 from engine.api import Loaded
 from engine.bench import prompts, sweep
 from engine.bench.answering import Stop

@@ -1,5 +1,5 @@
-// Attention of queries over cached positions. Each query's sums run over the positions in order, so no query beside it can change
-// its bits. Where the processor multiplies pairs of bf16 numbers, a cache in bf16 is read so: two dimensions of a key or two positions
+// Attention of queries over cached positions. Each query's sums run over the positions in one fixed order, so no query beside it
+// can change its bits. Where the processor multiplies pairs of bf16 numbers, a cache in bf16 is read so: two dimensions of a key or two positions
 // of values at once. Queries and probabilities are then rounded to bf16 too, as GPUs do (FlashAttention).
 //
 // Keys lie in groups of sixteen positions, dimension by dimension, so that sixteen scores are summed at once without a horizontal

@@ -14,7 +14,7 @@ from engine.decoding.context import Context
 from engine.decoding.sampling import Sampler
 from engine.drafting.controllers.factory import ControllerFactory
 from engine.drafting.controllers.proposer_statistics import ProposerStatistics
-from engine.drafting.controllers.times import Times
+from engine.drafting.controllers.times import MixtureTimes, Times
 from engine.drafting.controllers.warm_up import ROWS, warm_up
 from engine.drafting.proposers import create
 from engine.drafting.resources import Resources
@@ -109,11 +109,20 @@ def test_times_between_known_sizes_lie_on_a_line() -> None:
 
 def test_a_far_shorter_time_replaces_the_first_few() -> None:
     times = Times(proportional=False)
-    for seconds in (9.0, 8.0, 9.0, 1.0):
+    for seconds in (9.0, 8.0, 9.0, 8.0, 1.0):
         times.learn(1, seconds)
     assert times(1) == 1.0
     times.learn(1, 0.1)
     assert 0.8 < times(1) < 1.0
+
+
+def test_a_far_shorter_time_of_a_mixture_is_learned_as_it_is() -> None:
+    """Its weights were cold at first: the time went below zero, and on from there."""
+    times = MixtureTimes(0.6, lambda: 1.0)
+    for seconds in (1.0, 0.3, 0.3):
+        times.observe_step(1)
+        times.learn(1, seconds)
+    assert times(1) == times.expected(1) == pytest.approx(0.3)
 
 
 def test_drafted_tokens_take_no_longer_than_so_many_first_ones() -> None:
@@ -121,7 +130,7 @@ def test_drafted_tokens_take_no_longer_than_so_many_first_ones() -> None:
     drafts.learn(0, 0.1)  # a draft that ended with its first token
     drafts.learn(1, 0.1)
     drafts.learn(4, 6.0)
-    assert [drafts(count) for count in (2, 4, 8)] == pytest.approx([0.2, 0.4, 0.8])
+    assert [drafts(count) for count in (0, 2, 4, 8)] == pytest.approx([0.1, 0.2, 0.4, 0.8])
     drafts.learn_limit(4, 0.15)
     drafts.learn_limit(4, 0.9)
     assert drafts(4) == pytest.approx(0.15)

@@ -15,9 +15,8 @@ from app.storage.pictures import is_picture, read_picture, tokens_of, with_bytes
 from app.storage.rows import StoredMessage
 from app.storage.store import Store
 from app.ui import words
-from app.ui.endpoints import endpoint, local_endpoint, waits
+from app.ui.endpoints import View, endpoint, local_endpoint, waits
 from app.ui.pages.chat.composer.weighing import chosen_pages, shown_pages
-from app.ui.views import View
 from engine.api import Engine
 from engine.errors import InvalidRequest, NotLoaded
 

@@ -15,10 +15,9 @@ from app.mcp.tools import fitting
 from app.storage.rows import ChatTools
 from app.storage.store import Store
 from app.ui import words
-from app.ui.endpoints import endpoint
+from app.ui.endpoints import View, endpoint
 from app.ui.replies import LiveReplies
 from app.ui.rounds.reply_calls import ToolTurn
-from app.ui.views import View
 from app.ui.words import tools as tool_words
 from app.ui.words.names import model_title
 from engine.api import Loaded

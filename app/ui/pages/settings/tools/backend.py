@@ -11,8 +11,7 @@ from collections.abc import Mapping
 from app.mcp.config import CALL_S, MOST_ROUNDS, McpFile, ServerConfig, read_servers
 from app.mcp.servers import McpServers, ServerState
 from app.ui.controls.settings import decimal, whole
-from app.ui.endpoints import endpoint, local_endpoint, waits
-from app.ui.views import View
+from app.ui.endpoints import View, endpoint, local_endpoint, waits
 from app.ui.words import tools as tool_words
 from engine.errors import InvalidRequest
 
