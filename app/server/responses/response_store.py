@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
 
 from app.server.errors import ApiError
 from app.server.fields.schemas import checked
+from app.server.sending import encode
 from engine.errors import InvalidRequest
 from engine.values.messages import Message
 
@@ -18,14 +20,11 @@ Json = dict[str, Any]
 
 MOST_STORED = 1000
 """Responses stored, at most; the least recently used ones go."""
-MOST_CHARACTERS = 64 * 2**20
-"""Characters of all stored conversations together, at most."""
-
-_IMAGE_TWICE = 7 / 3
-"""Characters of each byte of an image, which is stored in base64 too."""
+MOST_BYTES = 64 * 2**20
+"""Bytes of all stored responses together, at most, each with its input and conversation."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class StoredResponse:
     """A response, its input items, and the conversation up to its end."""
 
@@ -37,16 +36,17 @@ class StoredResponse:
     def id(self) -> str:
         return str(self.response["id"])
 
-    @property
-    def characters(self) -> int:
-        """Its approximate size."""
-        size = sum(
+    @cached_property
+    def size(self) -> int:
+        """Its approximate size in bytes. The response also holds the request's tools and metadata."""
+        conversation = sum(
             len(message.content)
+            + len(message.reasoning)
             + sum(len(call.arguments) for call in message.tool_calls)
-            + sum(_IMAGE_TWICE * len(image.data) for image in message.images)
+            + sum(len(image.data) for image in message.images)
             for message in self.messages
         )
-        return int(size)
+        return conversation + len(encode([self.response, self.input]))
 
     def items(self) -> Iterator[Json]:
         """Yield the items of input and output."""
@@ -60,14 +60,14 @@ class ResponseStore:
     def __init__(self) -> None:
         self._stored: OrderedDict[str, StoredResponse] = OrderedDict()
         self._items: dict[str, tuple[Json, StoredResponse]] = {}  # by id, with the last owner
-        self._characters = 0
+        self._size = 0
 
     def put(self, stored: StoredResponse) -> None:
         """Store a response, and drop old ones beyond the bounds."""
         self._stored[stored.id] = stored
         self._items |= {item["id"]: (item, stored) for item in stored.items()}
-        self._characters += stored.characters
-        while len(self._stored) > MOST_STORED or self._characters > MOST_CHARACTERS:
+        self._size += stored.size
+        while len(self._stored) > MOST_STORED or self._size > MOST_BYTES:
             self._forget(next(iter(self._stored.values())))
 
     def get(self, name: str, param: str | None = None) -> StoredResponse:
@@ -100,7 +100,7 @@ class ResponseStore:
 
     def _forget(self, stored: StoredResponse) -> None:
         del self._stored[stored.id]
-        self._characters -= stored.characters
+        self._size -= stored.size
         for item in stored.items():
             if item["id"] in self._items and self._items[item["id"]][1] is stored:
                 del self._items[item["id"]]

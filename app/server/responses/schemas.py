@@ -194,7 +194,16 @@ class ResponseBody(GenerationBody, ThinkingBody):
     store: bool | None = None
     include: Annotated[list[str] | None, BeforeValidator(_known)] = None
     top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
-    metadata: dict[str, str] | None = None
+    metadata: (
+        Annotated[
+            dict[
+                Annotated[str, Field(max_length=64)],
+                Annotated[str, Field(max_length=512)],
+            ],
+            Field(max_length=16),
+        ]
+        | None
+    ) = None
     user: str | None = None
 
     @property

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 from openai import APIStatusError, OpenAI
 
+from app.server.errors import ApiError
+from app.server.responses.response_store import MOST_BYTES, ResponseStore, StoredResponse
 from engine.events import Finished, Started
 from engine.request import Request
 from engine.values.messages import Message
@@ -123,11 +125,27 @@ def test_what_it_lacks_is_refused_by_name(server, client: OpenAI) -> None:
         ("input", []),
         ("input", [{"type": "web_search_call", "id": "1"}]),
         ("max_output_tokens", 0),
+        ("metadata", dict.fromkeys(map(str, range(17)), "")),
+        ("metadata.long", {"long": "x" * 513}),
+        ("metadata." + "x" * 65, {"x" * 65: ""}),
     ):
-        given: dict[str, Any] = {"model": server.model, "input": ASK, field: value}
+        name = field.partition(".")[0]
+        given: dict[str, Any] = {"model": server.model, "input": ASK, name: value}
         with pytest.raises(APIStatusError) as caught:
             client.responses.create(**given)
         assert (caught.value.status_code, caught.value.param) == (400, field)
+
+
+def test_all_that_stored_responses_hold_is_bounded() -> None:
+    """Only texts were counted: a thousand requests with megabytes of tools filled the memory."""
+    store, large = ResponseStore(), "x" * (MOST_BYTES // 4)
+    for number in range(10):
+        response = {"id": f"resp_{number}", "output": [], "tools": [large]}
+        store.put(StoredResponse(response, (), (Message("user", "Hi"),)))
+    left = [store.get(f"resp_{number}") for number in range(7, 10)]  # the newest
+    assert all(each.response["tools"] == [large] for each in left)
+    with pytest.raises(ApiError, match="no response"):
+        store.get("resp_6")
 
 
 def test_who_leaves_a_stream_ends_its_reply(server, client: OpenAI) -> None:
