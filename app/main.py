@@ -13,6 +13,7 @@ import threading
 import webbrowser
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -24,8 +25,8 @@ from app.settings.preferences import (
     LoadOptionsFile,
     PreferencesFile,
     StartWith,
+    change_endpoint,
     read_endpoint,
-    write_endpoint,
 )
 from app.web.listen import Certificate, Listener, holder, is_loopback, listen
 from app.web.switch import ApiSwitch, Serving
@@ -139,7 +140,7 @@ def switch_of(settings: Settings, data_dir: Path) -> tuple[ApiSwitch, str | None
         pages=settings.pages,
         origins=settings.origins,
         stored=stored,
-        store=lambda changed: write_endpoint(data_dir, changed),
+        store=partial(change_endpoint, data_dir),
     )
     return switch, made_up
 

@@ -237,20 +237,30 @@ class EndpointSettings:
     origins: tuple[str, ...] = ()
 
 
+EndpointChange = Callable[[EndpointSettings], EndpointSettings]
+
+
 def read_endpoint(data_dir: Path) -> EndpointSettings:
     """Return the stored settings; the defaults where the file cannot be read, which is logged."""
     path = data_dir / ENDPOINT
     exists, values = path.exists(), SettingsFile(path, _check_endpoint).read()
     if exists and not values:
         log.warning("The API settings are reset. Set them again on the Server page.")
+    return _endpoint_in(values)
+
+
+def change_endpoint(data_dir: Path, change: EndpointChange) -> EndpointSettings:
+    """Store what ``change`` makes of the settings as they are stored now, and return it: another app may
+    use this folder too. Raises DiskError, or UnreadableFile for a file that may be intact."""
+    with SettingsFile(data_dir / ENDPOINT, _check_endpoint).change() as values:
+        changed = change(_endpoint_in(values))
+        values.update(asdict(changed))
+    return changed
+
+
+def _endpoint_in(values: Values) -> EndpointSettings:
     origins = tuple(values.get("origins", ()))
     return EndpointSettings(values.get("on") is True, values.get("key") or None, origins)
-
-
-def write_endpoint(data_dir: Path, settings: EndpointSettings) -> None:
-    """Store the settings. Raises DiskError, or UnreadableFile for a file that may be intact."""
-    with SettingsFile(data_dir / ENDPOINT, _check_endpoint).change() as values:
-        values.update(asdict(settings))
 
 
 def _check_endpoint(values: Values) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
-from app.settings.preferences import EndpointSettings
+from app.settings.preferences import EndpointChange, EndpointSettings
 from engine.errors import ForetokenError, InvalidRequest
 
 SHORTEST_KEY = 8
@@ -37,7 +37,8 @@ class ApiSwitch:
 
     ``needs_key``: the app listens beyond this machine, so the API needs a key to be on. ``given_key`` and
     ``given_origins`` come from the command line and cannot be changed in this run; ``stored`` is set by
-    the page, and ``store`` writes it. ``pages``: there are pages, which messages may name.
+    the page, and ``store`` changes it and returns what is stored then. ``pages``: there are pages, which
+    messages may name.
     """
 
     def __init__(
@@ -49,13 +50,14 @@ class ApiSwitch:
         pages: bool = True,
         origins: Iterable[str] = (),
         stored: EndpointSettings | None = None,
-        store: Callable[[EndpointSettings], None] = lambda settings: None,
+        store: Callable[[EndpointChange], EndpointSettings] | None = None,
     ) -> None:
         self._lock = threading.Lock()
         self.given_key = api_key
         self.given_origins = tuple(map(_plain, origins))
         self.needs_key, self.pages = needs_key, pages
-        self._stored, self._store = stored or EndpointSettings(), store
+        self._stored = stored or EndpointSettings()
+        self._store = store or (lambda change: change(self._stored))
         self._check(on)
         self._on = on
 
@@ -67,7 +69,7 @@ class ApiSwitch:
     def set(self, on: bool) -> None:
         """Switch the API on or off. Raises ApiKeyMissing if it would be open without a key."""
         self._check(on)
-        self._change(on=on)
+        self._change(lambda stored: replace(stored, on=on))
         with self._lock:
             self._on = on
 
@@ -83,12 +85,13 @@ class ApiSwitch:
         """Return the end of a sentence: ``what`` can be done on the Server page too, if there is one."""
         return f", or {what} on the Server page" if self.pages else ""
 
-    def _change(self, **values: object) -> None:
-        """Store changed values, then apply them. Raises DiskError, with nothing changed."""
+    def _change(self, change: EndpointChange) -> None:
+        """Store a change, then apply what is stored. Raises DiskError, with nothing changed."""
         with self._lock:
-            fresh = replace(self._stored, **values)  # type: ignore[arg-type]
-            self._store(fresh)
-            self._stored = fresh
+            stored = self._store(change)
+            if self.needs_key and stored.key is None:  # removed by another app, which needs none
+                stored = replace(stored, key=self._stored.key)
+            self._stored = stored
 
     # ---- the key
 
@@ -109,12 +112,13 @@ class ApiSwitch:
                 f"A key must be one word of at least {SHORTEST_KEY} letters, digits and signs. "
                 "Choose another one, or generate one.",
             )
-        self._change(key=cleaned)
+        self._change(lambda stored: replace(stored, key=cleaned))
 
     def make_key(self) -> None:
         """Set a random key."""
         self._refuse_given()
-        self._change(key=f"ft-{secrets.token_urlsafe(24)}")
+        key = f"ft-{secrets.token_urlsafe(24)}"
+        self._change(lambda stored: replace(stored, key=key))
 
     def remove_key(self) -> None:
         """Remove the key. Raises ApiKeyMissing if the app listens beyond this machine."""
@@ -124,7 +128,7 @@ class ApiSwitch:
                 "Foretoken is reachable from other machines, so the API needs a key. Generate "
                 "a new one instead, or start with --host 127.0.0.1."
             )
-        self._change(key=None)
+        self._change(lambda stored: replace(stored, key=None))
 
     def _refuse_given(self) -> None:
         if self.given_key is not None:
@@ -148,7 +152,7 @@ class ApiSwitch:
         """Let pages of this origin use the API. Raises InvalidRequest if it is no origin."""
         origin = origin_of(text)
         if origin not in self.origins:
-            self._change(origins=(*self._stored.origins, origin))
+            self._change(lambda stored: replace(stored, origins=(*stored.origins, origin)))
 
     def forbid_origin(self, origin: str) -> None:
         """Remove an origin. Raises InvalidRequest for one from the command line."""
@@ -158,7 +162,11 @@ class ApiSwitch:
                 f"{origin} was allowed on the command line. To remove it, start Foretoken "
                 f"without --allow-origin {origin}.",
             )
-        self._change(origins=tuple(each for each in self._stored.origins if each != origin))
+        self._change(
+            lambda stored: replace(
+                stored, origins=tuple(each for each in stored.origins if each != origin)
+            )
+        )
 
 
 def _plain(origin: str) -> str:

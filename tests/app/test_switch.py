@@ -56,20 +56,21 @@ def test_what_is_set_counts_at_the_next_start_and_is_read_by_its_owner_alone(
 
 
 def test_beyond_this_machine_a_kept_key_counts_and_a_kept_switch_does_not(tmp_path: Path) -> None:
-    preferences.write_endpoint(tmp_path, EndpointSettings(on=True, key="kept-key", origins=()))
+    kept = EndpointSettings(on=True, key="kept-key")
+    preferences.change_endpoint(tmp_path, lambda _: kept)
     switch, made_up = switch_of(Settings(host="0.0.0.0"), tmp_path)
     assert (switch.on, switch.api_key, made_up) == (False, "kept-key", None)
     with pytest.raises(ApiKeyMissing):
         switch.remove_key()
-    preferences.write_endpoint(tmp_path, EndpointSettings())
+    preferences.change_endpoint(tmp_path, lambda _: EndpointSettings())
     switch, made_up = switch_of(Settings(host="0.0.0.0"), tmp_path)
     assert made_up is not None
     assert switch.api_key == made_up
 
 
-def test_what_was_given_at_the_start_is_not_changed_and_not_kept() -> None:
-    kept: list[EndpointSettings] = []
-    switch = ApiSwitch(api_key="given", origins=("https://given.example/",), store=kept.append)
+def test_what_was_given_at_the_start_is_not_changed_and_not_kept(tmp_path: Path) -> None:
+    given = Settings(api_key="given", origins=("https://given.example/",))
+    switch, _ = switch_of(given, tmp_path)
     for change in (switch.make_key, switch.remove_key, lambda: switch.set_key("another-one")):
         with pytest.raises(InvalidRequest, match="--api-key"):
             change()
@@ -77,7 +78,26 @@ def test_what_was_given_at_the_start_is_not_changed_and_not_kept() -> None:
         switch.forbid_origin("https://given.example")
     switch.allow_origin("https://given.example")
     switch.allow_origin("https://other.example")
-    assert kept == [EndpointSettings(origins=("https://other.example",))]
+    kept = preferences.read_endpoint(tmp_path)
+    assert kept == EndpointSettings(origins=("https://other.example",))
+
+
+def test_of_two_apps_with_one_folder_neither_undoes_what_the_other_changed(tmp_path: Path) -> None:
+    """A key that was replaced, because it leaked, came back when the other app changed an origin."""
+    first, _ = switch_of(Settings(), tmp_path)
+    first.set_key("leaked-key")
+    second, _ = switch_of(Settings(), tmp_path)
+    exposed, _ = switch_of(Settings(host="0.0.0.0"), tmp_path)
+    first.make_key()
+    first.allow_origin("http://first.example")
+    second.allow_origin("http://second.example")
+    kept = preferences.read_endpoint(tmp_path)
+    assert kept.key == second.api_key == first.api_key != "leaked-key"
+    assert kept.origins == ("http://first.example", "http://second.example")
+    second.remove_key()
+    exposed.set(True)  # it is never open to the network without a key
+    assert exposed.api_key == "leaked-key"
+    assert preferences.read_endpoint(tmp_path).key is None
 
 
 @pytest.mark.parametrize(
