@@ -20,6 +20,7 @@ from app.storage.imports.importing import LARGEST as MOST_IMPORTED
 from app.storage.pictures import media_type
 from app.ui.endpoints import View, refusal
 from app.ui.pages.chat.composer.attachments import Attachments, one_line
+from app.web.connections import leave_body_to_route
 from engine.errors import DiskError, InvalidRequest
 
 ATTACH = "/attachments"
@@ -89,6 +90,7 @@ class _Route:
 
     async def answer(self, request: Request, use: Callable[[Path], Any]) -> Response:
         """Receive the body into a file and answer with what ``use`` makes of it, on a thread."""
+        leave_body_to_route(request)
         try:
             async with self.held:
                 with tempfile.TemporaryDirectory(prefix=_FOLDERS, dir=self.folder) as own:

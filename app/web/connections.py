@@ -10,16 +10,22 @@ import asyncio
 from typing import Any
 
 import h11
+from starlette.requests import Request
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 HEAD_S = 20.0
 """Seconds for a request's line and headers, counted from when the connection is idle."""
 BODY_S = 120.0
-"""Seconds for a whole body; most routes limit bodies to 16 MiB."""
+"""Seconds for a whole body, unless its route has a limit of its own: most take 16 MiB at most."""
 UNREAD_S = 60.0
 """Seconds for the client to read what was sent, while more waits to be sent."""
 LARGEST_CHUNK = 2**31
 """Bytes of a chunk of a body. h11 accepts sizes of 20 hexadecimal digits."""
+
+
+def leave_body_to_route(request: Request) -> None:
+    """Let the body take as long as the request's route allows."""
+    request.state.own_body_limit = True
 
 
 class Connection(H11Protocol):
@@ -70,7 +76,8 @@ class Connection(H11Protocol):
         """Drop the connection if the client is late; else check again later."""
         allowed: float | None = HEAD_S  # of seconds; None while nothing is expected of the client
         if self.cycle is not None and not self.cycle.response_complete:
-            allowed = BODY_S if self.cycle.more_body else None
+            own = self.cycle.scope["state"].get("own_body_limit")
+            allowed = BODY_S if self.cycle.more_body and not own else None
         left = HEAD_S if allowed is None else self._since + allowed - self.loop.time()
         if left <= 0:
             self.transport.abort()

@@ -20,6 +20,7 @@ import httpx
 import pytest
 
 from app.server.fields import schemas as reading
+from app.ui.uploads import IMPORT, uploads
 from app.web import connections
 from engine.api import LoadRequest
 from engine.errors import OutOfMemory
@@ -182,6 +183,22 @@ def test_half_a_body_of_any_other_path_is_not_waited_for_either(
     with connected(server) as client:
         client.sendall(head(b"{", 5000))
         assert rest(client) == b""
+
+
+def test_a_file_may_take_longer_than_other_bodies(
+    server: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every upload ended after two minutes, however fast it came."""
+    monkeypatch.setattr(connections, "HEAD_S", 0.5)
+    monkeypatch.setattr(connections, "BODY_S", 0.5)
+    routes = uploads(tmp_path, None, lambda path, _: path.stat().st_size)  # type: ignore[arg-type,return-value]
+    server.app.include_router(routes)
+    with connected(server) as client:
+        client.sendall(head(None, 6, IMPORT))
+        for _ in range(6):
+            time.sleep(0.15)
+            client.sendall(b"x")
+        assert rest(client).endswith(b"\r\n6")
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET /health HT", b"GET /health HTTP/1.1\r\nHost: loc"])
