@@ -79,6 +79,12 @@ class Downloads:
         """True while anything runs or waits."""
         return self._worker is not None
 
+    def goes_on(self, key: str) -> bool:
+        """Return whether a download waits or runs, and nobody has paused it."""
+        with self._lock:
+            one, on = self._list.get(key), (DownloadState.WAITING, DownloadState.RUNNING)
+            return one is not None and one.state in on and self._stop != key
+
     def start(self, spec: ModelSpec) -> str:
         """Queue a download, new or paused, and return its key. What cannot be run is deleted first.
         Raises DiskError."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncGenerator
 from typing import Any
 
 from anyio import to_thread
 
-from app.inventory.downloads import Download, DownloadState
+from app.inventory.downloads import Download, DownloadState, key_of
 from app.runtime import Runtime
 from app.server.errors import ApiError
 from engine.errors import DownloadError, InvalidRequest, MissingAtHub, TokenNeeded
@@ -28,11 +29,21 @@ async def wanted(runtime: Runtime, name: str) -> tuple[ModelSpec, ...]:
 
 
 class Pull:
-    """Downloads of one request, in the app's own queue, so that a page shows them too."""
+    """Downloads of one request, in the app's own queue, so that a page shows them too.
 
-    def __init__(self, runtime: Runtime, specs: tuple[ModelSpec, ...]) -> None:
-        self._runtime = runtime
-        self._left = [runtime.downloads.start(spec) for spec in specs]
+    ``held``: how many requests wait for each download that a request started; all pulls share it.
+    """
+
+    def __init__(self, runtime: Runtime, specs: tuple[ModelSpec, ...], held: Counter[str]) -> None:
+        self._runtime, self._held = runtime, held
+        self._left, self._holds = list[str](), list[str]()
+        for spec in specs:
+            others = runtime.downloads.goes_on(key_of(spec))
+            key = runtime.downloads.start(spec)
+            self._left.append(key)
+            if held[key] or not others:
+                held[key] += 1
+                self._holds.append(key)
 
     async def lines(self) -> AsyncGenerator[Json, None]:
         """Yield the progress. Raises ApiError for a download that failed or was paused."""
@@ -50,9 +61,12 @@ class Pull:
         yield {"status": "success"}
 
     def close(self) -> None:
-        """Pause what is left: its client left."""
-        for key in self._left:
-            self._runtime.downloads.pause(key)
+        """Pause what requests started and none waits for any more. What a page started goes on."""
+        for key in self._holds:
+            self._held[key] -= 1
+            if not self._held[key]:
+                del self._held[key]
+                self._runtime.downloads.pause(key)
 
 
 def _line(key: str, one: Download) -> Json:

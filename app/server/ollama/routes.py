@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -56,7 +57,7 @@ _START = "Start it with --load-on-demand."
 
 def add_routes(router: APIRouter, service: Service) -> None:
     """Add the routes of this API."""
-    models = service.models
+    models, held = service.models, Counter[str]()
 
     @router.post("/api/chat")
     async def chat(http: HttpRequest) -> Response:
@@ -128,7 +129,7 @@ def add_routes(router: APIRouter, service: Service) -> None:
         if not models.may_unload:
             raise unsupported("model", "downloads by requests here", _START)
         runtime = models.runtime
-        work = Pull(runtime, await wanted(runtime, name))
+        work = Pull(runtime, await wanted(runtime, name), held)
         if body.stream is not False:
             lines = (_line(line) async for line in work.lines())
             return Stream(lines, work.close, _error_line, media_type="application/x-ndjson")

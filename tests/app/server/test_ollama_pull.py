@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections import Counter
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from app.server.ollama.pull import Pull
 from app.server.ollama.schemas import OllamaBody
 from app.web.switch import Serving
 from tests.app.server.test_on_demand import models, opened
@@ -97,6 +99,26 @@ def test_a_client_that_leaves_pauses_its_download(client: httpx.Client, hub: Hub
         time.sleep(0.02)
     (left,) = downloads.all().values()
     assert str(left.state) == "paused"
+
+
+def test_who_leaves_pauses_no_download_that_others_want(
+    client: httpx.Client, hub: HubServer
+) -> None:
+    """One client that left paused what a page had started, or another client waited for."""
+    repository = HostedRepository(model_files(vocabulary=512, hidden=256), pause_s=0.05)
+    hub.repositories["owner/slow"] = repository
+    runtime, held = client.runtime, Counter[str]()  # type: ignore[attr-defined]
+    downloads = runtime.downloads
+    (spec,) = runtime.inventory.look_up("owner/slow", "").choices
+    key = downloads.start(spec)  # by a page
+    Pull(runtime, (spec,), held).close()
+    assert downloads.goes_on(key)
+    downloads.pause(key)
+    first, second = (Pull(runtime, (spec,), held) for _ in range(2))
+    first.close()
+    assert downloads.goes_on(key)
+    second.close()
+    assert not downloads.goes_on(key) and not held
 
 
 def test_a_server_whose_models_people_chose_downloads_nothing(tmp_path: Path) -> None:
