@@ -37,6 +37,8 @@ from engine.values.messages import Message
 
 MOST_WORDS = 50
 """Words of a search. SQLite refuses more than some hundred, and each takes time."""
+LONGEST_WORD = 1_000
+"""Characters of a word of a search. SQLite refuses patterns of more than 50,000 bytes."""
 _AS_THEY_ARE = "role text status marks error shown left_out model method edited".split()
 """Fields of a message that are stored as they are."""
 UNDO_S = 3600.0
@@ -67,8 +69,8 @@ class Store(StoreFile):
         return f"{row['latest']} {row['named']}"
 
     def search(self, text: str) -> tuple[int, ...]:
-        """Return the chats that contain all words of ``text`` (the first ``MOST_WORDS``) in titles,
-        answers or files, but not those with words only in thoughts; newest first."""
+        """Return the chats that contain all words of ``text`` in titles, answers or files, but not those
+        with words only in thoughts; newest first. Only ``MOST_WORDS`` and ``LONGEST_WORD`` count."""
         matching = "select id from chats where title like ? escape '~' union "
         matching += (
             "select chat from messages where deleted is null and (exists (select 1 from "
@@ -77,7 +79,9 @@ class Store(StoreFile):
             "attachments.text like ? escape '~' or attachments.pages like ? escape '~') or "
         )
         matching += "text like ? escape '~' and answer(role, text, statistics) like ? escape '~')"
-        words = [re.sub(r"([%_~])", r"~\1", word) for word in text.split()[:MOST_WORDS]]
+        words = [
+            re.sub(r"([%_~])", r"~\1", word[:LONGEST_WORD]) for word in text.split()[:MOST_WORDS]
+        ]
         holding = " and ".join(["deleted is null", *[f"id in ({matching})"] * len(words)])
         patterns = [f"%{word}%" for word in words for _ in range(6)]
         query = f"select id from chats where {holding} order by updated desc, id desc"
