@@ -13,7 +13,8 @@ from app.documents.xml_text import Handler, parse_part, whole_number
 
 _DATES = frozenset((*range(14, 23), *range(45, 48)))
 """Numbers of Excel's own formats that show a date or a time."""
-_EPOCH = datetime(1899, 12, 30)
+_EPOCH, _EPOCH_1904 = datetime(1899, 12, 30), datetime(1904, 1, 1)
+"""Day 0 of Excel's two date systems; the second was that of the Mac."""
 _MOST_COLUMNS = 16_384
 _MOST_TEXTS = 4_000_000
 
@@ -47,18 +48,22 @@ class _Texts(Handler):
 
 
 class _Workbook(Handler):
-    """Names of sheets and of their parts; whether cells with a style show dates."""
+    """Names of sheets and of their parts; whether cells with a style show dates, and since when these
+    count."""
 
     def __init__(self) -> None:
         self.sheets: list[tuple[str, str]] = []
         self.parts: dict[str, str] = {}
         self.dated: list[bool] = []
+        self.epoch = _EPOCH
         self._formats: dict[str, str] = {}
         self._cells = False
 
     def start(self, tag: str, attributes: dict[str, str]) -> None:
         if tag == "sheet":
             self.sheets.append((attributes.get("name", ""), attributes.get("id", "")))
+        elif tag == "workbookPr" and attributes.get("date1904") in ("1", "true"):
+            self.epoch = _EPOCH_1904
         elif tag == "Relationship":
             self.parts[attributes.get("Id", "")] = attributes.get("Target", "")
         elif tag == "numFmt":
@@ -83,8 +88,8 @@ class _Workbook(Handler):
 class _Sheet(Handler):
     """The cells of one sheet, as lines."""
 
-    def __init__(self, texts: list[str], dated: list[bool]) -> None:
-        self._texts, self._dated = texts, dated
+    def __init__(self, texts: list[str], workbook: _Workbook) -> None:
+        self._texts, self._workbook = texts, workbook
         self._out = io.StringIO()
         self._lines = csv.writer(self._out, lineterminator="\n")
         self._row: dict[int, str] = {}
@@ -123,8 +128,9 @@ class _Sheet(Handler):
             case "b":
                 return {"0": "FALSE", "1": "TRUE"}.get(value, value)
             case "n":
-                at = whole_number(self._cell.get("s", "0"), -1)
-                return _date(value) if 0 <= at < len(self._dated) and self._dated[at] else value
+                at, dated = whole_number(self._cell.get("s", "0"), -1), self._workbook.dated
+                if 0 <= at < len(dated) and dated[at]:
+                    return _date(value, self._workbook.epoch)
         return value
 
 
@@ -139,9 +145,9 @@ def _column(reference: str, default: int) -> int:
     return min(number, _MOST_COLUMNS) - 1
 
 
-def _date(value: str) -> str:
+def _date(value: str, epoch: datetime) -> str:
     try:
-        moment = _EPOCH + timedelta(days=float(value))
+        moment = epoch + timedelta(days=float(value))
     except (ValueError, OverflowError):
         return value
     return moment.strftime("%Y-%m-%d %H:%M").removesuffix(" 00:00")
@@ -160,7 +166,7 @@ def read_xlsx(archive: zipfile.ZipFile) -> Extracted:
     pages = []
     for title, id in workbook.sheets[:MOST_PAGES]:
         part = workbook.parts.get(id, "").removeprefix("/xl/").removeprefix("xl/")
-        sheet = _Sheet(texts.texts, workbook.dated)
+        sheet = _Sheet(texts.texts, workbook)
         if f"xl/{part}" in names:
             parse_part(archive, f"xl/{part}", sheet)
         pages.append(f"{title}\n{sheet.text}".strip())

@@ -122,8 +122,11 @@ def pptx(slides: Sequence[str]) -> bytes:
     return archive({"ppt/presentation.xml": "<p/>", **parts})
 
 
-def xlsx(sheets: Mapping[str, str], texts: Sequence[str] = (), styles: str = "") -> bytes:
-    """Return an Excel file; each sheet's value is the content of ``sheetData``."""
+def xlsx(
+    sheets: Mapping[str, str], texts: Sequence[str] = (), styles: str = "", properties: str = ""
+) -> bytes:
+    """Return an Excel file; each sheet's value is the content of ``sheetData``. ``properties``: of the
+    workbook."""
     numbers = range(1, len(sheets) + 1)
     names = "".join(
         f'<sheet name="{s}" r:id="r{n}"/>' for n, s in zip(numbers, sheets, strict=True)
@@ -132,7 +135,7 @@ def xlsx(sheets: Mapping[str, str], texts: Sequence[str] = (), styles: str = "")
         f'<Relationship Id="r{n}" Target="worksheets/sheet{n}.xml"/>' for n in numbers
     )
     parts = {
-        "xl/workbook.xml": f"<workbook {SHEET}><sheets>{names}</sheets></workbook>",
+        "xl/workbook.xml": f"<workbook {SHEET}>{properties}<sheets>{names}</sheets></workbook>",
         "xl/_rels/workbook.xml.rels": f"<Relationships>{relations}</Relationships>",
         "xl/sharedStrings.xml": "<sst>" + "".join(f"<si><t>{t}</t></si>" for t in texts) + "</sst>",
         "xl/styles.xml": f"<styleSheet>{styles}</styleSheet>",

@@ -74,6 +74,9 @@ def test_slides_and_sheets_are_read_under_their_names(tmp_path: Path) -> None:
     found = read(tmp_path, "a.xlsx", book).attachment
     assert found.pages == ('Prices\nWhen,,"x, y"\n2023-03-15,2.5,TRUE', "None")
     assert found.unit == "Sheet"
+    first_day = {"Old": '<row><c r="A1" s="1"><v>0</v></c></row>'}
+    old = made.xlsx(first_day, (), styles, '<workbookPr date1904="1"/>')  # four years early once
+    assert read(tmp_path, "b.xlsx", old).attachment.pages == ("Old\n1904-01-01",)
 
 
 def test_text_files_stay_what_they_are_and_saved_pages_lose_what_is_no_text(tmp_path: Path) -> None:
