@@ -26,7 +26,7 @@ from app.ui.pages.race.backend import RaceBackend, side_of
 from app.ui.rounds.measurements import Measurements
 from app.web.switch import ApiSwitch
 from engine import trace
-from engine.events import Emitted, Finished, FinishReason, Started
+from engine.events import Emitted, Finished, FinishReason, Origin, Started, Token
 from engine.loading.catalog import open_catalog
 from engine.reply import ReplyState
 from engine.request import Request, Speculation
@@ -165,6 +165,24 @@ def test_held_back_text_is_printed_at_the_end(marks: output.Marks | None) -> Non
     for event in (Emitted(text="Once"), Finished(FinishReason.STOP, " upon", "Once upon", None)):
         printer.show(event)
     assert stream.getvalue() == "Once upon\n"
+
+
+@pytest.mark.parametrize("marks", [None, output.STYLED])
+def test_a_reply_cannot_steer_the_terminal(marks: output.Marks | None) -> None:
+    """Its escape sequences were written as they came: they could fill the clipboard."""
+    terminal = io.StringIO()
+    terminal.isatty = lambda: True  # type: ignore[method-assign]
+    printer, hostile = (
+        output.Printer(terminal, marks),
+        "a\x1b]52;c;x\x07\x9b2J\r\u202eb\tü\xa0\u3000\n",
+    )
+    printer.show(Emitted(text=hostile))
+    token = Token(1, hostile, 0, Origin.BONUS)
+    printer.show(Emitted(text=hostile, tokens=(token,)))
+    printer.show(Finished(FinishReason.STOP, hostile, hostile, None))
+    shown = "a?]52;c;x??2J??b\tü\xa0\u3000\n"
+    own = "\x1b[4m{}\x1b[0m" if marks else "{}"
+    assert terminal.getvalue() == f"{shown}{own.format(shown)}{shown}\n"
 
 
 def test_a_thought_that_the_prompt_opened_is_told_from_the_answer() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,6 +77,15 @@ def write_report(out: Path, value: str, page: str, chart: str) -> None:
         out.with_suffix(suffix).write_text(text, encoding="utf-8")
 
 
+_STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+"""Control characters but tab and line feed, and those that turn the direction of text around."""
+
+
+def harmless(text: str) -> str:
+    """Return ``text`` without what could steer the terminal or disguise what it shows."""
+    return _STEERING.sub("?", text)
+
+
 RESET = "\x1b[0m"
 
 
@@ -108,6 +118,7 @@ class Printer:
     def __init__(self, stream: IO[str], marks: Marks | None = None) -> None:
         self.stream = stream
         self.marks = marks
+        self._shown = harmless if stream.isatty() else str
         self._thoughts: Thoughts | None = None  # until the answer begins
 
     def show(self, event: Event) -> None:
@@ -119,12 +130,16 @@ class Printer:
             self._write("(thinking)\n" if event.thinking else "")
         elif isinstance(event, Emitted):
             self._write(
-                self._split(event.text) if self.marks is None else marked(event, self.marks)
+                self._split(self._shown(event.text))
+                if self.marks is None
+                else marked(event, self.marks, self._shown)
             )
         elif isinstance(event, Finished):
             # Marked tokens were written whole, the held-back text at the end included.
             marked_whole = self.marks is not None and event.token_ids is not None
-            self._write("\n" if marked_whole else f"{self._split(event.tail, last=True)}\n")
+            self._write(
+                "\n" if marked_whole else f"{self._split(self._shown(event.tail), last=True)}\n"
+            )
 
     def _split(self, text: str, *, last: bool = False) -> str:
         """Return ``text`` with a line between thought and answer instead of the mark."""
@@ -141,19 +156,20 @@ class Printer:
         self.stream.flush()
 
 
-def marked(event: Emitted, marks: Marks) -> str:
-    """Return one round's tokens with their origins: accepted, rejected, and the target's own.
+def marked(event: Emitted, marks: Marks, shown: Callable[[str], str]) -> str:
+    """Return one round's tokens, as ``shown``, with their origins: accepted, rejected, and the target's
+    own.
 
     Return the plain text if the engine reports no tokens.
     """
     if event.tokens is None:
-        return event.text
+        return shown(event.text)
     kept = frozenset(event.round.accepted_path) if event.round else frozenset()
     accepted = [token.text for token in event.tokens if token.origin is Origin.DRAFT]
     rejected = [text for node, text in enumerate(event.drafted) if node not in kept]
     own = [token.text for token in event.tokens if token.origin is not Origin.DRAFT]
     return "".join(
-        f"{mark[0]}{text}{mark[1]}"
+        f"{mark[0]}{shown(text)}{mark[1]}"
         for texts, mark in (
             (accepted, marks.accepted),
             (rejected, marks.rejected),

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from app.cli.text.output import harmless
 from app.mcp.config import GivenServers, read_servers
 from app.mcp.limits import result_length
 from app.mcp.runner import Answer, CallRunner, Toolbox
@@ -71,7 +72,7 @@ class TerminalTools:
         return calls.messages(read.content.strip(), reply.thoughts.thought)
 
     def _ask(self, runner: CallRunner, call: StoredCall) -> None:
-        print(f"{call.name} from {call.server}: {_clean(call.arguments)}", flush=True)
+        print(f"{call.name} from {call.server}: {harmless(call.arguments)}", flush=True)
         if not sys.stdin.isatty():
             raise GenerationFailed(NOBODY.format(call.name, call.server))
         question = f"Run it? [y]es, [a]lways for {call.server}, [n]o, or a reason why not: "
@@ -141,9 +142,4 @@ def _line(call: StoredCall) -> str:
     took = f", {call.seconds:.1f} s" if call.seconds is not None else ""
     left = len(call.result) - SHOWN
     more = f" ({left:,} more characters)" if left > 0 else ""
-    return f"{call.name} ({call.state}{took}): {_clean(call.result[:SHOWN])}{more}\n"
-
-
-def _clean(text: str) -> str:
-    """Return text without characters that could steer the terminal."""
-    return "".join(each if each.isprintable() or each == "\n" else "?" for each in text)
+    return f"{call.name} ({call.state}{took}): {harmless(call.result[:SHOWN])}{more}\n"
