@@ -64,7 +64,8 @@ def uploads(
         found = attachments.picture(number)
         if found is None:
             return Response(status_code=404)
-        headers = {"Cache-Control": "private, max-age=31536000, immutable"}
+        # Another data folder has the same numbers, and a browser must keep nothing that was deleted.
+        headers = {"Cache-Control": "no-store"}
         return Response(found, media_type=media_type(found), headers=headers)
 
     @router.post(IMPORT)

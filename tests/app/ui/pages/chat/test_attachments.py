@@ -25,6 +25,7 @@ from engine.errors import InvalidRequest
 from tests.support import documents as made
 from tests.support.fake_engine import FakeEngine
 from tests.support.loading import request_for
+from tests.support.seeing import picture
 
 
 @pytest.fixture
@@ -71,6 +72,13 @@ def test_an_uploaded_document_is_stored_and_says_what_it_lacks(
     assert upload(http, "x.pdf", made.pdf([""]))["refused"].startswith("x.pdf has no text")
     with pytest.raises(InvalidRequest, match="no longer stored"):
         attachments.attachment_text({"attachment": 99})
+
+
+def test_a_browser_keeps_no_picture(http: TestClient) -> None:
+    """It showed that of another data folder with the same number, and kept it when all was deleted."""
+    stored = upload(http, "a.png", picture())
+    found = http.get(f"{ATTACH}/{stored['id']}")
+    assert (found.content, found.headers["Cache-Control"]) == (picture(), "no-store")
 
 
 def test_chats_to_import_come_as_a_file_too(http: TestClient) -> None:
