@@ -415,11 +415,12 @@ def test_nothing_in_a_reply_becomes_markup_that_runs_or_loads(scripts: Any) -> N
     hostile = (
         "<img src=x onerror=alert(1)> <script>window.hacked = 1</script> <b onclick='x()'>b</b> "
         "[l](javascript:alert(1)) `<i>` 1 < 2 <span data-leaf='0'>s</span>\n\n```\n<script>\n```\n"
-        "<img src='javascript:alert(1)' alt='<i>'> ![a cat](https://a.b/cat.png)"
+        "<img src='javascript:alert(1)' alt='<i>'> ![a cat](https://a.b/cat.png) "
+        "<a class='away tour' href='https://a.b/'>Log in again</a>"
     )
     for marks in (None, " ".join(["a1"] * len(hostile))):
         html = scripts.evaluate(DRAW, [hostile, marks])["html"].lower()
-        for sign in ("<img", "<script", "onclick", "onerror", "javascript:"):
+        for sign in ("<img", "<script", "onclick", "onerror", "javascript:", "away", "tour"):
             assert sign not in html
         assert 'href="https://a.b/cat.png"' in html and "image: a cat" in html  # not lost
     assert scripts.evaluate("window.hacked") is None

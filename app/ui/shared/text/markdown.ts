@@ -158,11 +158,21 @@ const policy = {
   RETURN_DOM_FRAGMENT: true,
 };
 const purify = DOMPurify(window);
-purify.addHook("afterSanitizeAttributes", (node) => node.tagName === "A" && leadAway(node));
+purify.addHook("afterSanitizeAttributes", (node) => {
+  if (node.tagName === "A") leadAway(node);
+  keepOwnClasses(node);
+});
 // An image becomes a link to it.
 purify.addHook("beforeSanitizeElements", (node) => {
   if (node.nodeName === "IMG") (node as Element).before(imageLink(node as Element));
 });
+
+// A reply must not look like a part of the app, whose styles go by class.
+function keepOwnClasses(node: Element) {
+  const own = [...node.classList].filter((name) => name === "math" || name.startsWith("language-"));
+  if (own.length) node.setAttribute("class", own.join(" "));
+  else node.removeAttribute("class");
+}
 
 function leadAway(link: Element) {
   link.setAttribute("target", "_blank");
