@@ -416,6 +416,15 @@ def test_a_page_whose_chat_went_on_in_another_shows_what_was_said_there(page, ap
     said = first.locator(".msg.user").all_inner_texts()
     assert [text.strip().splitlines()[0] for text in said] == ["First?", "Second?", "Third?"]
     first.locator(DONE).nth(2).wait_for()
+    first.fill(".composer textarea", "Half a thought")
+    loaded, app.engine.loaded = app.engine.loaded, None  # the other's next status erased the draft
+    second.evaluate("window.Foretoken.refresh()")
+    second.locator(".badge", has_text="No model").wait_for()
+    app.engine.loaded = loaded
+    first.reload()
+    first.wait_for_selector("body[data-controls=ready]")
+    assert first.input_value(".composer textarea") == "Half a thought"
+    first.fill(".composer textarea", "")
     second.close()
 
 

@@ -20,6 +20,7 @@ const joined = (...parts: (Partial<Written> | null)[]) => ({
 export class Sending {
   given: Request | null = null; // the request that is not answered yet
   waited = false; // whether what is queued waits for a model
+  kept = ""; // what this page stored last, and of which chat
 
   constructor(readonly page: ChatPage) {}
 
@@ -128,7 +129,10 @@ export class Sending {
     const { chat, draft, queued, ready } = this.page.state;
     if (!ready) return; // what is stored is not known yet
     const mine = [this.given, queued].filter((each) => each?.action === "send" && (each.chat ?? null) === chat);
-    drafts.keep(chat, joined(...mine, draft));
+    const written = joined(...mine, draft);
+    const kept = JSON.stringify([chat, written]);
+    if (kept !== this.kept) drafts.keep(chat, written); // else another tab's newer draft would be lost
+    this.kept = kept;
     drafts.send(this.given ?? queued, draft);
     this.waited = Boolean(queued && this.page.state.status?.waits);
   }
