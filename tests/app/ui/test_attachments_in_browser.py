@@ -110,6 +110,40 @@ def test_files_chosen_together_are_all_there_or_named_with_why_not(page) -> None
         page.locator(f"{BOX} .attached > button").first.click()
 
 
+def test_nothing_is_sent_before_all_its_files_are_read(page) -> None:
+    """The end of one upload counted for all, so a message went without a file; an edit never waited."""
+    ask(page, "Hi")
+    page.hover(".msg.user")
+    page.click(".msg.user [data-action=edit]")
+    held = []
+
+    def hold(route) -> None:
+        held.append(route)
+
+    page.route("**/attachments?name=late*", hold)
+    for place in (BOX, ".editing"):
+        page.fill(f"{place} textarea", "About these:")
+        for name in ("late.txt", "early.txt"):
+            file = {"name": name, "mimeType": "text/plain", "buffer": b"one two"}
+            page.set_input_files(f"{place} input[type=file]", [file])
+        page.locator(f"{place} .file").get_by_text("early.txt").wait_for()
+        page.focus(f"{place} textarea")
+        page.keyboard.press("Enter")
+        page.get_by_text("Wait until the files are read.").wait_for()
+        assert page.locator(".msg").count() == 2
+        held.pop().continue_()
+        page.locator(f"{place} .file").get_by_text("late.txt").wait_for()
+        page.wait_for_selector(f"{BOX} :text('Reading')", state="detached")
+    page.unroute("**/attachments?name=late*")
+    page.keyboard.press("Enter")
+    page.locator(".msg.user .branches").get_by_text("2/2").wait_for()
+    assert page.locator(".msg.user .file-name").all_inner_texts() == ["early.txt", "late.txt"]
+    page.locator(DONE).wait_for()
+    assert page.locator(f"{BOX} .attached").count() == 2
+    for _ in range(2):
+        page.locator(f"{BOX} .attached > button").first.click()
+
+
 DROP = """([selector, how, name, text]) => {
   const data = new DataTransfer();
   const bytes = typeof text === "string" ? text : new Uint8Array(text);

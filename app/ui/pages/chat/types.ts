@@ -102,7 +102,7 @@ export class PageState implements Listing {
   told = "";
   toasts: Toast[] = [];
   addingPage: ((file: Attached) => void) | null = null; // takes the web page that is added in the dialog
-  reading: string[] = []; // names of files that are being read for the message box
+  reading: File[] = []; // for the message box or an edit
   overflow: { why: string; turns: Message[][]; data: Request | null } | null = null;
   tab: "rounds" | "settings" = "rounds";
   drawer = false;

@@ -165,17 +165,16 @@ export function takesFiles(onFiles: (files: File[]) => void) {
 export async function readFiles(page: ChatPage, chosen: File[], add: (file: Attached) => void) {
   const failed: string[] = [];
   page.fail("");
-  const told = (reading: string[]) => page.set({ reading });
-  for (const [at, file] of chosen.entries()) {
-    told(chosen.slice(at).map(({ name }) => name));
+  page.set({ reading: [...page.state.reading, ...chosen] });
+  for (const file of chosen) {
     try {
       add(await upload("/attachments", file));
     } catch (error) {
       if (!away(error)) failed.push(reason(error));
       page.fail(failed.join("\n"));
     }
+    page.set({ reading: page.state.reading.filter((each) => each !== file) });
   }
-  told([]);
 }
 
 // Adds something to the message box of the chat in which it was chosen.

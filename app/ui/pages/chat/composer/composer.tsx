@@ -36,7 +36,7 @@ export function Composer({ page, state }: { page: ChatPage; state: PageState }) 
         files={draft.files}
         onChange={(change) => write({ files: change(page.state.draft.files) })}
       />
-      {state.reading.length > 0 && <Status text={`Reading ${state.reading.join(", ")} …`} />}
+      {state.reading.length > 0 && <Status text={`Reading ${state.reading.map(({ name }) => name).join(", ")} …`} />}
       <textarea
         class="ft-input"
         ref={box}

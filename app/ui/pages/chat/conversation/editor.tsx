@@ -40,8 +40,7 @@ export function Editor({ page, message }: { page: ChatPage; message: Message }) 
   const added = (file: Attached) => change({ files: [...latest.current.files, file] });
   const add = (chosen: File[]) => readFiles(page, chosen, added);
   const submit = () => {
-    if (!value.text.trim() && !value.files.length) page.fail("The message is empty.");
-    else page.sending.act({ action: "edit", message: message.id, ...value });
+    if (!page.sending.unfinished(value)) page.sending.act({ action: "edit", message: message.id, ...value });
   };
   const key = (event: KeyboardEvent) => {
     onEscape(cancel)(event);

@@ -27,10 +27,18 @@ export class Sending {
   // Sends what is in the message box, after the current reply if there is one.
   send() {
     const { draft } = this.page.state;
-    if (!draft.text.trim() && !draft.files.length) return this.page.fail("The message is empty.");
-    if (this.page.state.reading.length) return this.page.fail("Wait until the files are read.");
+    if (this.unfinished(draft)) return;
     this.page.set({ draft: NOTHING });
     this.request({ action: "send", ...draft });
+  }
+
+  // Returns whether a message cannot be sent yet, and says why.
+  unfinished({ text, files }: Written) {
+    const { page } = this;
+    if (page.state.reading.length) page.fail("Wait until the files are read.");
+    else if (!text.trim() && !files.length) page.fail("The message is empty.");
+    else return false;
+    return true;
   }
 
   // Asks for a reply: a retry, an edit, a continuation. Refuses it while another reply is requested or written.
