@@ -403,6 +403,27 @@ def test_a_page_reloaded_while_it_asks_shows_the_one_reply(page, app, arrives):
         assert len(store.chats()) == before + 1
 
 
+def test_a_second_message_sent_before_the_first_is_answered_stays_in_its_chat(page):
+    """It went to a new chat of its own, which nobody saw."""
+    held = []
+
+    def hold_first(route) -> None:
+        if '"act"' in (route.request.post_data or "") and not held:
+            held.append(route)
+        else:
+            route.continue_()
+
+    page.route("**/component_server/", hold_first)
+    send(page, "First?")
+    while not held:
+        page.wait_for_timeout(20)  # the test's own limit ends it
+    send(page, "Second?")
+    held[0].continue_()
+    page.locator(DONE).nth(1).wait_for()
+    page.unroute("**/component_server/")
+    assert page.locator(".msg.user .body").all_inner_texts() == ["First?", "Second?"]
+
+
 def test_a_page_whose_chat_went_on_in_another_shows_what_was_said_there(page, app):
     """It showed its own messages alone, though the model was given the others too."""
     first, second = page, page.context.new_page()

@@ -266,15 +266,15 @@ export class ChatPage extends Store<PageState> {
     this.take(answer);
   }
 
-  // Shows the reply that begins, with its question if that is new.
-  beginReply(packet: any) {
-    const { chat, messages } = this.state;
+  // Shows the reply that begins, with its question if that is new. `asked` is the chat that asked for it.
+  beginReply(packet: any, asked: number | null) {
+    const { chat, messages, queued } = this.state;
     this.set({ ...listing(packet), told: packet.changed.join(" ") });
+    if (asked !== chat) return; // another chat is shown by now
     if (packet.chat !== chat) {
-      if (chat !== null || messages.length) return; // another chat is shown by now
-      drafts.forget(null);
+      drafts.forget(chat);
       this.current.enter(packet.chat, true);
-      this.set({ chat: packet.chat });
+      this.set({ chat: packet.chat, queued: queued?.chat === chat ? { ...queued, chat: packet.chat } : queued });
     }
     this.sending.keep();
     // Another page has continued this chat, or this one was reloaded since it asked.

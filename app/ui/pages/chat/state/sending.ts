@@ -89,7 +89,7 @@ export class Sending {
     drafts.send(null);
     if (data.action === "edit") drafts.forget(`edit-${data.message}`);
     if (data.chat !== page.state.chat) drafts.forget(data.chat ?? null);
-    page.beginReply(answer);
+    page.beginReply(answer, data.chat ?? null);
   }
 
   // Waits for a load that Python knew of before this page, or for servers of tools that are being started.
