@@ -273,6 +273,33 @@ def test_a_message_that_waits_for_the_model_outlives_a_reload(page, app):
     page.wait_for_selector("body[data-controls=ready]")
 
 
+def test_a_message_too_long_for_its_chat_is_not_sent_in_another(page, app):
+    """The dialog opened over the chat that was shown by then, and sent the message there."""
+    ask(page, "First? " + "word " * 2100)
+    chat = path(page)
+    with held_load(app) as go_on:
+        load_again(page)
+        send(page, "Too long " + "word " * 2100)
+        page.locator(".told").get_by_text("Queued until the model has loaded").wait_for()
+        page.keyboard.press("Alt+n")
+        page.fill(".composer textarea", "Half a thought")
+        go_on.set()
+        page.wait_for_selector(".notice:has-text('The message is in the box of its chat')")
+    assert page.locator("dialog.fitting[open]").count() == 0
+    assert page.input_value(".composer textarea") == "Half a thought"
+    page.click(f".chat-list a[href='{chat}']")
+    page.wait_for_selector(DONE)
+    assert page.input_value(".composer textarea").startswith("Too long word")
+    page.focus(".composer textarea")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("dialog.fitting[open]")
+    page.keyboard.press("Alt+n")
+    page.wait_for_selector(".empty")
+    assert page.locator("dialog.fitting[open]").count() == 0
+    assert page.input_value(".composer textarea") == "Half a thought"
+    page.fill(".composer textarea", "")
+
+
 def test_a_message_is_given_back_when_the_model_that_it_waited_for_fails(page, app):
     loaded, app.engine.loaded = app.engine.loaded, None
     app.engine.load_error = OSError("the disk is gone")

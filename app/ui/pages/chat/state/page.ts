@@ -221,10 +221,11 @@ export class ChatPage extends Store<PageState> {
   leave(chat: number | null) {
     const { draft, queued, ready, running } = this.state;
     if (ready && queued && running !== null) this.sending.giveBack(); // nobody here would see the end of that reply
-    // Keep what was written before the first chat was shown.
+    // Keep what was written or sent before the first chat was shown.
     const early = !this.current.entered && Boolean(queued || draft.text || draft.files.length);
     if (early && chat !== null) drafts.forget(null);
-    this.set({ chat, ...(early ? {} : { draft: drafts.of(chat) }) });
+    const own = early ? { queued: queued && { ...queued, chat } } : { draft: drafts.of(chat) };
+    this.set({ chat, overflow: null, ...own });
   }
 
   newChat() {

@@ -50,10 +50,15 @@ export class Sending {
 
   request(data: Request) {
     const { page } = this;
-    const { chat, queued, ready } = page.state;
-    const more = queued?.action === "send" && data.action === "send" ? { ...queued, ...joined(queued, data) } : data;
+    const { chat, queued } = page.state;
+    const asked = { chat, ...data };
+    if (queued && queued.chat !== chat) {
+      page.fail("A message of another chat is waiting. Cancel it, or send this one after it.");
+      return this.putBack(asked);
+    }
+    const more = queued?.action === "send" && data.action === "send" ? { ...queued, ...joined(queued, data) } : asked;
     const ticket = `${Date.now()} ${Math.random()}`;
-    page.set({ queued: { ...more, ticket, ...(ready ? { chat } : {}) }, error: null, told: "" });
+    page.set({ queued: { ...more, ticket }, error: null, told: "" });
     this.release();
   }
 
@@ -63,7 +68,7 @@ export class Sending {
     if (!queued || !ready || running !== null || this.given || latest?.waits) return this.keep();
     if (this.waited && !latest?.loaded) return this.unloaded(latest?.failed);
     this.page.set({ queued: null });
-    this.deliver({ chat: this.page.state.chat, ...queued });
+    this.deliver(queued);
   }
 
   async deliver(data: Request) {
@@ -81,6 +86,7 @@ export class Sending {
       return this.refused(away(error) ? "" : reason(error));
     }
     if (answer.full) {
+      if (data.chat !== page.state.chat) return this.refused(`${answer.full} The message is in the box of its chat.`);
       this.refused("");
       return page.leavingOut.full(data, answer.full);
     }
