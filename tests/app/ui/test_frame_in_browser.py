@@ -273,6 +273,36 @@ def test_a_message_that_waits_for_the_model_outlives_a_reload(page, app):
     page.wait_for_selector("body[data-controls=ready]")
 
 
+def test_a_message_that_waits_for_the_model_is_not_in_the_box_of_its_chat_too(page, app):
+    """Back in its chat the message was in the box as well, and a second Enter sent it twice."""
+    ask(page, "Hi")
+    chat = path(page)
+    with held_load(app) as go_on:
+        load_again(page)
+        send(page, "What is it?")
+        page.locator(".told").get_by_text("Queued until the model has loaded").wait_for()
+        page.fill(".composer textarea", "And then?")
+        page.keyboard.press("Alt+n")
+        page.wait_for_selector(".empty")
+        send(page, "Elsewhere")  # it was joined to the message of the other chat
+        page.wait_for_selector(".notice:has-text('message of another chat is waiting')")
+        page.click(f".chat-list a[href='{chat}']")
+        page.wait_for_selector(DONE)
+        assert page.input_value(".composer textarea") == "And then?"
+        page.keyboard.press("Alt+n")
+        page.wait_for_selector(".empty")
+        with page.expect_response(lambda answer: '"act"' in (answer.request.post_data or "")):
+            go_on.set()
+    page.click(f".chat-list a[href='{chat}']")
+    page.locator(DONE).nth(1).wait_for()
+    assert page.locator(".msg.user .body").all_inner_texts() == ["Hi", "What is it?"]
+    assert page.input_value(".composer textarea") == "And then?"
+    page.fill(".composer textarea", "")
+    page.keyboard.press("Alt+n")
+    page.wait_for_selector(".empty")
+    assert page.input_value(".composer textarea") == "Elsewhere"
+
+
 def test_a_message_too_long_for_its_chat_is_not_sent_in_another(page, app):
     """The dialog opened over the chat that was shown by then, and sent the message there."""
     ask(page, "First? " + "word " * 2100)

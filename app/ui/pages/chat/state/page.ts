@@ -224,7 +224,7 @@ export class ChatPage extends Store<PageState> {
     // Keep what was written or sent before the first chat was shown.
     const early = !this.current.entered && Boolean(queued || draft.text || draft.files.length);
     if (early && chat !== null) drafts.forget(null);
-    const own = early ? { queued: queued && { ...queued, chat } } : { draft: drafts.of(chat) };
+    const own = early ? { queued: queued && { ...queued, chat } } : { draft: this.sending.draftOf(chat) };
     this.set({ chat, overflow: null, ...own });
   }
 

@@ -17,6 +17,12 @@ const joined = (...parts: (Partial<Written> | null)[]) => ({
   files: parts.flatMap((each) => each?.files ?? []),
 });
 
+// Returns a draft without `sent`, with which it begins.
+function without(draft: Written, sent: Written) {
+  if (!draft.text.startsWith(sent.text)) return draft; // another tab has changed it
+  return { text: draft.text.slice(sent.text.length).replace(/^\n\n/, ""), files: draft.files.slice(sent.files.length) };
+}
+
 export class Sending {
   given: Request | null = null; // the request that is not answered yet
   waited = false; // whether what is queued waits for a model
@@ -94,8 +100,9 @@ export class Sending {
     if (answer.waits) return this.wait(data, answer.starting);
     drafts.send(null);
     if (data.action === "edit") drafts.forget(`edit-${data.message}`);
-    if (data.chat !== page.state.chat) drafts.forget(data.chat ?? null);
-    page.beginReply(answer, data.chat ?? null);
+    const { action, chat = null } = data;
+    if (action === "send" && chat !== page.state.chat) drafts.keep(chat, without(drafts.of(chat), joined(data)));
+    page.beginReply(answer, chat);
   }
 
   // Waits for a load that Python knew of before this page, or for servers of tools that are being started.
@@ -138,12 +145,22 @@ export class Sending {
     if (address.page === "chat" && data?.action === "send") page.focusBox();
   }
 
-  // Stores what is written for this chat, with what is not answered yet.
+  // Returns what was sent in a chat and is not answered yet.
+  unanswered(chat: number | null) {
+    const all = [this.given, this.page.state.queued];
+    return joined(...all.filter((each) => each?.action === "send" && (each.chat ?? null) === chat));
+  }
+
+  // Returns what is written for a chat that is shown again.
+  draftOf(chat: number | null) {
+    return without(drafts.of(chat), this.unanswered(chat));
+  }
+
+  // Stores what is written for this chat, behind what is not answered yet.
   keep() {
     const { chat, draft, queued, ready } = this.page.state;
     if (!ready) return; // what is stored is not known yet
-    const mine = [this.given, queued].filter((each) => each?.action === "send" && (each.chat ?? null) === chat);
-    const written = joined(...mine, draft);
+    const written = joined(this.unanswered(chat), draft);
     const kept = JSON.stringify([chat, written]);
     if (kept !== this.kept) drafts.keep(chat, written); // else another tab's newer draft would be lost
     this.kept = kept;
