@@ -12,6 +12,7 @@ from playwright.sync_api import expect
 from tests.app.ui.chatting import DONE, go, send
 from tests.app.ui.conftest import App, open_page, serving
 from tests.app.ui.test_accessibility_in_browser import CONTRAST, found
+from tests.app.ui.test_frame_in_browser import held_load, load_again
 from tests.support.calling import calling_engine
 from tests.support.places import ROOT
 
@@ -132,3 +133,25 @@ def test_stop_ends_a_turn_that_waits_and_it_can_be_continued(page):
     page.locator("[data-action=continue]").click()
     expect(page.locator(DONE).last).to_contain_text("They said: The user stopped this call.")
     go(page, "models")
+
+
+def test_a_new_chat_that_waits_for_the_model_keeps_its_prompt_and_tools(page, app):
+    """They were read when it was sent: those of the chat that was shown by then."""
+    page.locator(".tools-button").click()
+    page.locator(".tools-menu").get_by_role("switch", name="calc").click()
+    page.keyboard.press("Escape")
+    with app.store() as store, held_load(app) as go_on:
+        before = store.chats()
+        load_again(page)
+        send(page, "Which?")
+        page.locator(".queued").wait_for()
+        page.get_by_role("tab", name="Settings").click()
+        page.select_option("[name=chat-system]", "Concise")
+        page.locator(".chat-list .open").first.click()
+        page.locator(DONE).first.wait_for()
+        go_on.set()
+        page.locator(".queued").wait_for(state="detached")
+        expect(page.locator(".chat-list .open")).to_have_count(len(before) + 1)
+        (new,) = {each.id for each in store.chats()} - {each.id for each in before}
+        assert store.system_of(new).name == "Concise"
+        assert store.tools_of(new).off == {"calc"}

@@ -64,6 +64,8 @@ export interface Request {
   action: "send" | "retry" | "edit" | "continue";
   ticket?: string; // tells it from others after a reload
   chat?: number | null;
+  preset?: string; // of a new chat, as `off`
+  off?: string[];
   message?: number;
   text?: string;
   files?: Attached[];

@@ -56,7 +56,7 @@ export function Composer({ page, state }: { page: ChatPage; state: PageState }) 
           ask={page.ask}
           chat={state.chat}
           off={state.toolsOff}
-          onOff={(toolsOff) => page.set({ toolsOff })}
+          onOff={(toolsOff) => page.choose({ toolsOff })}
           model={state.status?.loaded?.id ?? ""}
           running={running !== null}
         />

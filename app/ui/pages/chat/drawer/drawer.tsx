@@ -76,7 +76,7 @@ function SystemChoice({ page, chat, preset, prompts, system }: ChatSettings) {
   const names = prompts.map((each) => each.name);
   if (own && !names.includes(own.name)) names.push(own.name);
   const choose = (chosen: string) => {
-    page.set({ preset: chosen, system: prompts.find((each) => each.name === chosen) ?? null });
+    page.choose({ preset: chosen, system: prompts.find((each) => each.name === chosen) ?? null });
     if (chat !== null) page.choosing = page.ask("use_system", { chat, name: chosen });
   };
   const save = async () => {
@@ -88,7 +88,7 @@ function SystemChoice({ page, chat, preset, prompts, system }: ChatSettings) {
   };
   const remove = async () => {
     const answer = await page.ask("delete_prompt", { name: own?.name });
-    if (answer) page.set({ prompts: answer, ...(chat === null ? { preset: "" } : {}) });
+    if (answer) page.choose({ prompts: answer, ...(chat === null ? { preset: "" } : {}) });
   };
   return (
     <div class="chat-system">

@@ -228,6 +228,13 @@ export class ChatPage extends Store<PageState> {
     this.set({ chat, overflow: null, ...own });
   }
 
+  // Chooses the system prompt or the tools of a new chat, also for its message that waits.
+  choose(choice: Partial<PageState>) {
+    this.set(choice);
+    const { chat, preset, queued, toolsOff } = this.state;
+    if (queued?.chat === chat) this.set({ queued: { ...queued, preset, off: toolsOff } });
+  }
+
   newChat() {
     this.showChat(null);
     this.uncover();

@@ -56,8 +56,8 @@ export class Sending {
 
   request(data: Request) {
     const { page } = this;
-    const { chat, queued } = page.state;
-    const asked = { chat, ...data };
+    const { chat, preset, queued, toolsOff } = page.state;
+    const asked = { chat, preset, off: toolsOff, ...data };
     if (queued && queued.chat !== chat) {
       page.fail("A message of another chat is waiting. Cancel it, or send this one after it.");
       return this.putBack(asked);
@@ -85,9 +85,7 @@ export class Sending {
     try {
       await page.renewing; // the settings of a pair that was loaded just now
       await page.choosing; // the system prompt, which the request must find
-      answer = await answered(
-        page.server.act({ ...data, preset: page.state.preset, off: page.state.toolsOff, ...page.settings.sent }),
-      );
+      answer = await answered(page.server.act({ ...data, ...page.settings.sent }));
     } catch (error) {
       return this.refused(away(error) ? "" : reason(error));
     }
