@@ -302,7 +302,7 @@ class IdleLearning:
         place, state, began = subject.place, subject.place.state(), self._generation
         self.doing = True
         try:
-            trial = learn(self._slices(loaded), subject, state, place.lessons())
+            trial = learn(self._slices(loaded), subject, state, place.lessons(subject.info.context))
             self._check(began)
             if trial.taken:
                 place.take(place.work / "new")

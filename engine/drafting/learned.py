@@ -153,10 +153,15 @@ class LearnedHead:
             files.new_generation()
         files.add([start - first, *tokens[first:]])
 
-    def lessons(self) -> list[Lesson]:
-        """Return all lessons, the oldest first."""
+    def lessons(self, context: int) -> list[Lesson]:
+        """Return all lessons, the oldest first. One that is longer than ``context`` loses the first of
+        its prompt, which keeps half of that, and the last of its reply."""
         older, newer = ReplyFiles(self.folder).read()
-        return [Lesson(tuple(tokens), start) for start, *tokens in (*older, *newer)]
+        found = []
+        for start, *tokens in (*older, *newer):
+            first = max(0, min(len(tokens) - context, start - context // 2))
+            found.append(Lesson(tuple(tokens[first : first + context]), start - first))
+        return found
 
 
 def _state(value: Mapping[str, Any]) -> LearnedState:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
@@ -214,30 +214,31 @@ def _replay(pair: LoadedPair, head: Head, text: Lesson) -> Iterator[int]:
 def _others(slices: Slices, subject: Subject) -> list[Lesson]:
     """Return the target's replies to general prompts; write those that are not there yet."""
     place = LearnedHead(subject.place.folder / "others")
-    found = place.lessons()
+    found = place.lessons(subject.info.context)
     for number, prompt in enumerate(subject.general()[len(found) : _OTHERS], len(found)):
         request = Request(messages=prompt, speculation=Speculation(proposer="none"))
         asked = slices(lambda pair, request=request: pair.session.encode(request))  # type: ignore[misc]
-        reply = _written(slices, asked, subject.info.eos, number)
+        reply = _written(slices, asked, subject.info, number)
         place.add([*asked, *reply], len(asked))
-    return place.lessons()
+    return place.lessons(subject.info.context)
 
 
 def _again(slices: Slices, subject: Subject, lesson: Lesson, seed: int) -> Lesson:
     """Return another reply of the target to the same prompt, so that a head sees more of its topics."""
     asked = list(lesson.tokens[: lesson.start])
-    reply = _written(slices, asked, subject.info.eos, 2 * seed + 1)
+    reply = _written(slices, asked, subject.info, 2 * seed + 1)
     return Lesson((*asked, *reply), lesson.start)
 
 
-def _written(slices: Slices, asked: list[int], eos: Collection[int], seed: int) -> list[int]:
+def _written(slices: Slices, asked: list[int], info: ModelInfo, seed: int) -> list[int]:
     """Return the target's reply, of at most ``_REPLY`` tokens; every other one is sampled."""
-    state = slices(lambda pair: _model(pair).new_state(len(asked) + _REPLY))
+    most = min(_REPLY, info.context - len(asked))
+    state = slices(lambda pair: _model(pair).new_state(len(asked) + most))
     for at in range(0, len(asked) - 1, _ROWS):
         part = asked[at : min(at + _ROWS, len(asked) - 1)]
         slices(lambda pair, part=part: _model(pair).forward(part, state, last=0))  # type: ignore[misc]
     reply, token, noise = list[int](), asked[-1], torch.Generator().manual_seed(seed)
-    while len(reply) < _REPLY and token not in eos:
+    while len(reply) < most and token not in info.eos:
         logits = slices(lambda pair: _model(pair).forward([token], state, last=1))  # noqa: B023
         p = torch.softmax(logits[0] / _TEMPERATURE, -1)
         token = int(torch.multinomial(p, 1, generator=noise) if seed % 2 else p.argmax())

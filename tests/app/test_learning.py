@@ -8,7 +8,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -18,16 +21,19 @@ from app.learning import learned_heads
 from app.runtime import Runtime, create_runtime
 from engine.api import LoadRequest
 from engine.drafting import heads
-from engine.drafting.learned import LearnedHead, LearnedState
+from engine.drafting.learned import LearnedHead, LearnedState, Lesson
+from engine.kernels.native.library import Library
 from engine.local.pair import LoadedPair
 from engine.machine import threads
 from engine.reply import ReplyState
 from engine.request import Control, Request, Speculation
 from engine.train import learning
+from engine.train.data.recording import Recording, with_normed
 from engine.train.heads import kinds
 from engine.train.trainer import TargetView, continued
 from engine.values.messages import Message
 from engine.values.sampling import Sampling
+from tests.support.loading import load_model
 from tests.support.places import PIP
 
 QUESTIONS = [
@@ -176,15 +182,34 @@ def test_lessons_are_bounded_and_the_oldest_go_first(tmp_path: Path) -> None:
         place.add([number] * 700, 600, most=20_000)
     files = sum(file.stat().st_size for file in tmp_path.glob("*.jsonl"))
     assert 10_000 < files < 24_000
-    lessons = place.lessons()
+    lessons = place.lessons(1024)
     assert [lesson.tokens[0] for lesson in lessons] == list(range(200 - len(lessons), 200))
     assert all((len(lesson.tokens), lesson.start) == (612, 512) for lesson in lessons)
+
+
+def test_a_lesson_longer_than_the_context_is_cut(tmp_path: Path, library: Library) -> None:
+    """A pair that is loaded with a shorter context keeps its lessons: the step read past its tables of
+    positions, and heads learned from garbage."""
+    place = LearnedHead(tmp_path)
+    place.add(range(10, 174), 40)
+    (lesson,) = place.lessons(64)
+    assert lesson == Lesson(tuple(range(18, 82)), 32)
+    found = []
+    for context in (64, 1024):
+        model = load_model(PIP / "target", quantization="fp32", context=context)
+        pair: Any = SimpleNamespace(session=SimpleNamespace(target=SimpleNamespace(model=model)))
+        slices: Any = partial(lambda pair, work: work(pair), pair)
+        recording = Recording(tmp_path / str(context), with_normed(()))
+        found.append(learning._states(slices, recording, lesson.tokens))
+        assert len(learning._written(slices, [9] * (context - 4), model.info, 1)) <= 4
+        with pytest.raises(ValueError, match=f"{context + 1} rows"):
+            model.new_state(context + 1)
+    assert torch.equal(*found)
 
 
 @pytest.mark.parametrize("kind", ["eagle3", "medusa", "lstm", "mlp"])
 def test_a_shipped_head_is_continued_as_it_was_published(kind: str, tmp_path: Path) -> None:
     from engine.models.checkpoints.checkpoint import inspect
-    from tests.support.loading import load_model
 
     model = load_model(PIP / "target")
     plan = heads.inspect(PIP / kind, inspect(PIP / "target"))

@@ -163,6 +163,10 @@ class NativeDecoder:
         return float(self._library.experts_read(self._pointer) / chosen)
 
     def new_state(self, context: int, aux_layers: Sequence[AuxLayer] = ()) -> NativeState:
+        """See ``Model``. Raises ValueError for more than the model's context: the step reads its tables
+        of positions unchecked."""
+        if context > self._info.context:
+            raise ValueError(f"a state of {context} rows for a context of {self._info.context}")
         aux = AuxHiddenStates(
             aux_layers,
             layers=len(self.architecture.layers),
