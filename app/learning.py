@@ -206,10 +206,14 @@ class IdleLearning:
     def _work(self) -> None:
         _lower_priority()
         while not self._closed:
-            self._next(block=not self._wants())
-            if self._wants() and not self._waits():
-                with self._writing:
-                    self._learn()
+            try:
+                self._next(block=not self._wants())
+                if self._wants() and not self._waits():
+                    with self._writing:
+                        self._learn()
+            except Exception:  # this thread is the only one: later replies need it
+                log.exception("Learning from replies failed; the next reply begins it again.")
+                self._subject = None
 
     def _next(self, *, block: bool) -> None:
         """Do what was asked for; ``block`` until there is something."""
@@ -227,7 +231,7 @@ class IdleLearning:
 
     def _wants(self) -> bool:
         """Return whether the last reply's head has enough to learn from."""
-        if not self.on or self._closed or self._subject is None:
+        if self._subject is None or self._closed or not self.on:
             return False
         place = self._subject[1].place
         return place.state().fresh >= FRESH and place.replies >= FEWEST
@@ -316,8 +320,9 @@ class IdleLearning:
                 self._do(self._apply)
         except NotLoaded:
             self._subject = None
-        except (ForetokenError, OSError) as error:
-            log.warning("The drafter could not learn: %s", error)
+        except Exception as error:  # the next try needs fresh replies
+            expected = isinstance(error, ForetokenError | OSError)
+            log.warning("The drafter could not learn: %s", error, exc_info=not expected)
             if generation_of(self.root) == began:
                 place.keep(replace(place.state(), fresh=0))
         finally:

@@ -240,7 +240,7 @@ def _written(slices: Slices, asked: list[int], info: ModelInfo, seed: int) -> li
     reply, token, noise = list[int](), asked[-1], torch.Generator().manual_seed(seed)
     while len(reply) < most and token not in info.eos:
         logits = slices(lambda pair: _model(pair).forward([token], state, last=1))  # noqa: B023
-        p = torch.softmax(logits[0] / _TEMPERATURE, -1)
+        p = torch.softmax(logits[0].cpu() / _TEMPERATURE, -1)  # as the noise
         token = int(torch.multinomial(p, 1, generator=noise) if seed % 2 else p.argmax())
         reply.append(token)
     return reply

@@ -169,6 +169,29 @@ def test_another_process_switches_off_and_forgets_at_once(tmp_path: Path) -> Non
         assert stored() == 1
 
 
+def test_a_later_reply_is_a_lesson_after_learning_has_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An error of a kind that nobody expected ended the thread, and with it all learning."""
+
+    def fail(*_: object) -> None:
+        failed.append(True)
+        raise RuntimeError("Expected a 'cuda' device type for generator")
+
+    failed: list[bool] = []
+    monkeypatch.setattr(learning, "_others", lambda slices, subject: slices(fail))
+    for name, value in {"IDLE_S": 0.05, "FRESH": 1, "FEWEST": 1}.items():
+        monkeypatch.setattr(module, name, value)
+    monkeypatch.setattr(module, "_lower_priority", lambda: threads.use(1))
+    with pip(tmp_path) as runtime:
+        runtime.learning.on = True
+        ask(runtime, QUESTIONS[0])
+        waited(lambda: failed and states(runtime)[0].fresh == 0, 60)
+        runtime.learning._do(fail)
+        ask(runtime, QUESTIONS[1])
+        waited(lambda: learned_heads(tmp_path)[0].replies == 2, 60)
+
+
 def test_forgetting_deletes_all_of_it(taught: Runtime) -> None:
     learned = weights_in_use(taught)
     taught.learning.forget()
