@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from app import paths
 from app.desktop import instance
-from app.desktop.instance import announced
 from app.settings.preferences import (
     EndpointSettings,
     LoadOptionsFile,
@@ -106,8 +105,9 @@ def serve(settings: Settings) -> NoReturn:
             runtime.complaints.listen()
 
             def up() -> None:
-                if alone and settings.pages:
-                    runtime.ending.enter_context(announced(data_dir, listener.url))
+                if settings.pages:
+                    here = instance.announced if alone else instance.waiting
+                    runtime.ending.enter_context(here(data_dir, listener.url))
                 when_up(runtime, listener, settings, made_up)
                 if settings.window:
                     from app.desktop.session import begin

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -22,6 +23,7 @@ START_S = 60.0
 """Longest wait for an app that holds the lock and has no address yet."""
 _ANSWER_S = 5.0
 _END_S = 10.0
+_POLL_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +62,23 @@ def lock(data_dir: Path) -> Iterator[bool]:
         yield held.is_locked
     finally:
         held.release()
+
+
+@contextlib.contextmanager
+def waiting(data_dir: Path, url: str) -> Iterator[None]:
+    """Wait, on a thread, until the app that has locked the data folder ends; then lock it and announce
+    this one, so that the next does not take its replies for those of an app that has ended."""
+    over = threading.Event()
+
+    def wait() -> None:
+        with FileLock(data_dir / ".lock").acquire(poll_interval=_POLL_S), announced(data_dir, url):
+            over.wait()
+
+    threading.Thread(target=wait, name="next app", daemon=True).start()
+    try:
+        yield
+    finally:
+        over.set()
 
 
 def running(data_dir: Path) -> Instance | None:

@@ -48,11 +48,9 @@ class StoreFile:
             except StoreError:
                 raise error from None
             self._no_room, self.notice = True, f"{error} Until then chats are read-only."
-
-    @property
-    def alone(self) -> bool:
-        """True if no other process writes replies into the file."""
-        return self._alone
+        left = "select id from messages where calls is not null or status = 'running'"
+        self.own = {int(row["id"]) for row in self._rows(left)} if alone else set[int]()
+        """Replies that no other process writes: this one's, and what earlier ones left."""
 
     def _open(self) -> None:
         """Open the file for writing. Raises StoreError, with nothing left open."""

@@ -117,7 +117,10 @@ class Store(StoreFile):
         """Copy a chat as far as ``message``; return the new chat, or None if the message is gone.
         ``suffix`` is added to its title."""
         with self._change() as db:
-            return store_tree.fork(db, chat, message, suffix, time.time())
+            forked = store_tree.fork(db, chat, message, suffix, time.time())
+        copies = self._rows("select id from messages where chat = ?", [forked])
+        self.own.update(int(row["id"]) for row in copies)
+        return forked
 
     def use_system(self, chat: int, system: SystemPrompt | None) -> None:
         """Set a chat's system prompt; None: that of the settings."""
@@ -325,7 +328,8 @@ class Store(StoreFile):
             reply = _insert(db, **place, **wrote, parent=parent, role="assistant", text="")
             store_tree.show(db, reply if user is None else user)
             db.execute("update chats set updated = ? where id = ?", [now, chat])
-            return user, reply
+        self.own.add(reply)
+        return user, reply
 
     def edit_reply(self, message: int, text: str) -> int:
         """Show an edited version of a reply in its place; return its id."""
@@ -339,6 +343,7 @@ class Store(StoreFile):
                 "update messages set status = 'running', error = null where id = ?", [message]
             )
             db.execute("update chats set updated = ? where id = ?", [time.time(), chat])
+        self.own.add(message)
 
     def take_chat(
         self,

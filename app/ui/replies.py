@@ -329,17 +329,17 @@ class LiveReplies:
 
     def now(self, message: StoredMessage) -> StoredMessage:
         """Return a stored message as it stands: a reply that ended on a full disk with all its words, and
-        one that nobody writes any more as interrupted."""
+        one that nobody writes any more, also no other process, as interrupted."""
         with self._lock:
             writing = next(
                 (each for each in self._all.values() if each.message == message.id), None
             )
-        left = message.calls is not None and self._store.alone
-        if left and message.calls and (writing is None or writing.done.is_set()):
+        own = message.id in self._store.own
+        if own and message.calls and (writing is None or writing.done.is_set()):
             message = replace(message, calls=message.calls.interrupted())
         if writing is not None:
             return writing.over(message)
-        lost = message.status == "running" and self._store.alone
+        lost = message.status == "running" and own
         return replace(message, status="interrupted") if lost else message
 
     def _growing(self) -> list[LiveReply]:

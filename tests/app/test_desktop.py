@@ -10,8 +10,9 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -244,6 +245,24 @@ def test_a_second_start_opens_the_first_ones_page(
         done = foretoken("app", "--data-dir", tmp_path)
     assert (done.status, opened) == (0, [url])
     assert "already running" in done.out
+
+
+def test_a_second_app_is_the_one_that_runs_once_the_first_has_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A third one, alone as it seemed, marked its replies as interrupted and deleted its uploads."""
+    monkeypatch.setattr(instance, "_POLL_S", 0.01)
+    with listening() as url, ExitStack() as first:
+        assert first.enter_context(instance.lock(tmp_path))
+        with instance.waiting(tmp_path, url):
+            first.close()
+            end = time.monotonic() + 30
+            while not (tmp_path / instance.FILE).exists() and time.monotonic() < end:
+                time.sleep(0.01)
+            found = instance.running(tmp_path)
+            assert found is not None and found.url == url
+            with instance.lock(tmp_path) as alone:
+                assert not alone
 
 
 def test_what_a_killed_app_left_behind_counts_for_nothing(tmp_path: Path) -> None:

@@ -6,10 +6,12 @@ import logging
 import queue
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from app.storage.rows import StoredCall, StoredCalls
 from app.storage.store import Store
 from app.ui import replies
 from app.ui.replies import LiveReplies, LiveReply
@@ -193,8 +195,19 @@ def test_a_reply_that_nobody_writes_any_more_is_shown_as_interrupted(store: Stor
     _, reply = store.begin_turn(store.new_chat("Hi"), "Hello?", keep=None)
     left = store.messages(1)[-1]
     assert (left.id, left.status, writings.now(left).status) == (reply, "running", "interrupted")
-    store._alone = False  # beside another app, which may be writing it
-    assert writings.now(left).status == "running"
+    forked = store.messages(store.fork(1, reply, " (fork)") or 0)[-1]
+    assert (forked.status, writings.now(forked).status) == ("running", "interrupted")
+
+
+def test_a_reply_of_an_app_that_came_later_is_running(store: Store) -> None:
+    """A page of the first app offered to continue it, and both then wrote one reply."""
+    writings, later = LiveReplies(store), Store(store._file.parent, alone=False)
+    call = StoredCall("1", "add", "{}", state="running")
+    with closing(later):
+        _, reply = later.begin_turn(later.new_chat("Hi"), "Hello?", keep=None)
+        later.save_calls(reply, StoredCalls(0, (call,)))
+    now = writings.now(store.messages(1)[-1])
+    assert (now.status, now.calls) == ("running", StoredCalls(0, (call,)))
 
 
 def test_what_replies_have_is_stored_when_the_app_ends(
