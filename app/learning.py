@@ -60,8 +60,10 @@ def stamp_of(path: Path) -> Stamp:
     """Return the stamp of a file that is replaced and never written in place."""
     try:
         found = path.stat()
-    except OSError:
+    except FileNotFoundError:
         return None
+    except OSError:  # nobody deleted it, so what was learned stays
+        return 0, 0
     return found.st_ino, found.st_mtime_ns
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import subprocess
 import sys
 import time
@@ -19,6 +20,7 @@ import torch
 from app import learning as module
 from app.learning import learned_heads
 from app.runtime import Runtime, create_runtime
+from app.settings.preferences import PreferencesFile
 from engine.api import LoadRequest
 from engine.drafting import heads
 from engine.drafting.learned import LearnedHead, LearnedState, Lesson
@@ -190,6 +192,33 @@ def test_a_later_reply_is_a_lesson_after_learning_has_failed(
         runtime.learning._do(fail)
         ask(runtime, QUESTIONS[1])
         waited(lambda: learned_heads(tmp_path)[0].replies == 2, 60)
+
+
+@pytest.mark.parametrize("error", [PermissionError, FileNotFoundError])
+def test_only_who_forgets_deletes_lessons(
+    error: type[OSError], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file system that did not answer for a moment once cost everything that heads had learned."""
+
+    def learn(*_: object) -> None:
+        monkeypatch.setattr(Path, "stat", stat)
+        raise OSError("The disk does not answer.")
+
+    def stat(path: Path, **options: Any) -> os.stat_result:
+        if path.name == module._GENERATION:
+            raise error
+        return os.stat(path, **options)
+
+    unused: Any = None
+    idle = module.IdleLearning(unused, tmp_path, PreferencesFile(tmp_path), lambda: False)
+    place = LearnedHead(idle.root / "target" / "head")
+    place.add([1, 2, 3], 1)
+    idle._generation = module.new_generation(idle.root)
+    subject: Any = SimpleNamespace(place=place, info=SimpleNamespace(context=64))
+    idle._subject = unused, subject
+    monkeypatch.setattr(learning, "learn", learn)
+    idle._learn()
+    assert place.replies == (0 if error is FileNotFoundError else 1)
 
 
 def test_forgetting_deletes_all_of_it(taught: Runtime) -> None:
