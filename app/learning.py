@@ -163,10 +163,11 @@ class IdleLearning:
         self._preferences.keep(learn=on)
 
     def follow(self, generation: Generation, loaded: Loaded | None) -> None:
-        """Take the reply as a lesson, once it is finished."""
+        """Take the reply as a lesson, once it is finished. Lessons are tokens, which images have not."""
         if generation_of(self.root) != self._generation:
             self._do(self._apply)
-        if self.on and loaded is not None and not loaded.server and loaded.heads:
+        images = any(message.images for message in generation.request.messages)
+        if self.on and loaded is not None and not loaded.server and loaded.heads and not images:
             generation.listen(_Reply(lambda reply: self._do(lambda: self._add(loaded, reply))))
 
     def use(self, head: LearnedHead, learned: bool) -> None:
@@ -357,18 +358,18 @@ class _Reply:
     def __init__(self, finished: Callable[[_Reply], None]) -> None:
         self._finished = finished
         self.prompt: tuple[int, ...] = ()
-        self.tokens: list[int] = []
+        self.tokens: tuple[int, ...] = ()
         self.rounds, self.accepted = Counter[str](), Counter[str]()
 
     def __call__(self, event: Event) -> None:
         if isinstance(event, Started):
             self.prompt = event.prompt_tokens or ()
         elif isinstance(event, Emitted) and (round_ := event.round) is not None:
-            self.tokens += round_.tokens[: round_.emitted + 1]  # the end token is no output
             if len(round_.tree):
                 self.rounds[round_.proposer] += 1
                 self.accepted[round_.proposer] += round_.accepted
         elif isinstance(event, Finished):
+            self.tokens = event.token_ids or ()  # with those of a reply that it continues
             self._finished(self)
 
 

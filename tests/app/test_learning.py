@@ -21,9 +21,10 @@ from app import learning as module
 from app.learning import learned_heads
 from app.runtime import Runtime, create_runtime
 from app.settings.preferences import PreferencesFile
-from engine.api import LoadRequest
+from engine.api import Generation, LoadRequest
 from engine.drafting import heads
 from engine.drafting.learned import LearnedHead, LearnedState, Lesson
+from engine.events import Finished, FinishReason, Started
 from engine.kernels.native.library import Library
 from engine.local.pair import LoadedPair
 from engine.machine import threads
@@ -33,7 +34,7 @@ from engine.train import learning
 from engine.train.data.recording import Recording, with_normed
 from engine.train.heads import kinds
 from engine.train.trainer import TargetView, continued
-from engine.values.messages import Message
+from engine.values.messages import Image, Message
 from engine.values.sampling import Sampling
 from tests.support.loading import load_model
 from tests.support.places import PIP
@@ -61,12 +62,13 @@ def pip(folder: Path) -> Iterator[Runtime]:
         yield runtime
 
 
-def ask(runtime: Runtime, text: str, proposer: str = "eagle3") -> ReplyState:
+def ask(runtime: Runtime, text: str, proposer: str = "eagle3", **more: Any) -> ReplyState:
     request = Request(
         messages=(Message("user", text),),
         sampling=Sampling(temperature=0),
         speculation=Speculation(proposer=proposer, depth=6, controller=Control.FIXED),
         max_tokens=48,
+        **more,
     )
     generation = runtime.engine.generate(request)
     runtime.learning.follow(generation, runtime.engine.loaded)
@@ -192,6 +194,26 @@ def test_a_later_reply_is_a_lesson_after_learning_has_failed(
         runtime.learning._do(fail)
         ask(runtime, QUESTIONS[1])
         waited(lambda: learned_heads(tmp_path)[0].replies == 2, 60)
+
+
+def test_a_lesson_is_all_that_the_target_wrote_and_nothing_else(tmp_path: Path) -> None:
+    """A continued reply was stored without its beginning, and a drafted end with a token behind it. An
+    image is not among the tokens, so what was written about one is no lesson."""
+    with pip(tmp_path) as runtime:
+        loaded = runtime.engine.loaded
+        whole = ask(runtime, QUESTIONS[1])
+        runtime.learning.on = True
+        seen = Request(messages=(Message("user", "What is it?", images=(Image(b""),)),))
+        generation = Generation(seen, lambda generation: None)
+        runtime.learning.follow(generation, loaded)
+        generation.publish(Started("pip", "eagle3", "greedy", (5, 6)))
+        generation.publish(Finished(FinishReason.STOP, "", "A dog.", (7, 8)))
+        assert whole.token_ids and whole.reason is FinishReason.STOP
+        for begun in (0, 5):
+            ask(runtime, QUESTIONS[1], reply_prefix=whole.token_ids[:begun])
+        waited(lambda: learned_heads(tmp_path) and learned_heads(tmp_path)[0].replies == 2, 60)
+        lessons = learned_heads(tmp_path)[0].lessons(1024)
+    assert lessons == [Lesson((*whole.prompt, *whole.token_ids), len(whole.prompt))] * 2
 
 
 @pytest.mark.parametrize("error", [PermissionError, FileNotFoundError])
