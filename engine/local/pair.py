@@ -57,6 +57,7 @@ class LoadedPair:
     loaded: Loaded
 
 
+@threads.restored_on_error()  # the pair that was loaded before stays
 def load_pair(
     plan: LoadPlan,
     request: LoadRequest,

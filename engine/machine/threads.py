@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
@@ -30,6 +31,19 @@ def use(count: int | None = None) -> int:
 
     torch.set_num_threads(default() if count is None else count)
     return torch.get_num_threads()
+
+
+@contextmanager
+def restored_on_error() -> Iterator[None]:
+    """Restore torch's number of threads in the calling thread if the block raises."""
+    import torch
+
+    before = torch.get_num_threads()
+    try:
+        yield
+    except BaseException:
+        torch.set_num_threads(before)
+        raise
 
 
 def check(count: int | None) -> int | None:

@@ -233,10 +233,12 @@ def test_a_load_tells_what_it_does_and_how_far_it_is(
 def test_a_cancelled_load_leaves_the_loaded_pair(
     engine: LocalEngine, pair: tuple[Path, Path], stage: Stage
 ) -> None:
-    """Cancel ended downloads alone: a file was read to its end."""
+    """Cancel ended downloads alone: a file was read to its end. Later the pair was left on one thread."""
     before, watcher = engine.loaded, Looking(stage)
+    engine.when_idle(lambda pair: torch.set_num_threads(3))
     with pytest.raises(LoadCancelled):
         engine.load(request_for(pair[0]), watcher)
     assert watcher.seen[-1].stage is stage
     assert engine.loaded is before
+    assert engine.when_idle(lambda pair: torch.get_num_threads()) == 3
     assert finished(engine.generate(asked())).token_ids
