@@ -93,7 +93,8 @@ class Constraint:
 
         A sampled forbidden token is kept last, so that verification rejects it and the distribution stays
         exact. (This is rare: drafts are sampled from masked rows if the draft knows an allowed token.) A
-        deterministic chain continues with the forced tokens instead, up to ``depth`` tokens.
+        deterministic chain continues with the forced tokens instead, up to ``depth`` tokens; recalled
+        text may be longer than that already.
         """
         matcher, tree = self._current(), proposal.tree
         if not tree.is_chain:
@@ -103,7 +104,7 @@ class Constraint:
             return proposal, tuple(range(fits))
         more: list[int] = []
         if proposal.q is None:
-            more = matcher.forced(tree.tokens[:fits])[: depth - fits]
+            more = matcher.forced(tree.tokens[:fits])[: max(0, depth - fits)]
         elif not matcher.ends(tree.tokens[:fits]):
             fits += 1
         truncated = replace(

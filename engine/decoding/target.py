@@ -107,7 +107,8 @@ class Target:
     def verify(self, pending: int, tree: Tree) -> Tensor:
         """Return logits after the pending token and each node: float32 (nodes + 1, vocabulary).
 
-        Raises ValueError for a tree with branches of more than ``tree_nodes``.
+        Raises ValueError for a chain of more than MAX_DEPTH nodes, since further rows may change the bits
+        of all, and for a tree with branches of more than ``tree_nodes``.
         """
         part = self.verify_entry(pending, tree)
         if part.parents is None:
@@ -120,10 +121,11 @@ class Target:
         """Return the rows that ``verify`` computes as an entry of a batch. Raises as ``verify``."""
         self.state.commit(())  # an abandoned verification may have left rows
         self._unverified = [pending, *tree.tokens]
+        most = MAX_DEPTH if tree.is_chain else self.tree_nodes
+        if len(tree) > most:
+            raise ValueError(f"this target verifies {most} drafted tokens at most")
         if tree.is_chain:
             return Entry(self._unverified, self.state)
-        if len(tree) > self.tree_nodes:
-            raise ValueError(f"this target verifies trees of {self.tree_nodes} nodes at most")
         return Entry(self._unverified, self.state, tree.row_parents)
 
     def commit(self, path: Sequence[int]) -> None:

@@ -95,10 +95,10 @@ class Batcher:
 
 
 def _fitting(items: Sequence[VerifyWork]) -> list[VerifyWork]:
-    """Return the first items whose rows fit one pass."""
+    """Return the oldest item, and the next ones whose rows fit its pass."""
     fitting, rows = list[VerifyWork](), 0
     for item in items:
-        if rows + item.rows <= MAX_ROWS:
+        if not fitting or rows + item.rows <= MAX_ROWS:
             fitting.append(item)
             rows += item.rows
     return fitting

@@ -13,6 +13,7 @@ from engine.decoding.constraint import GRAMMAR, Constraint
 from engine.decoding.context import Context
 from engine.decoding.sampling import Sampler
 from engine.decoding.thinking import Phase, Tags, Thinking, ThoughtState
+from engine.drafting.proposers.drawing import deterministic
 from engine.events import Finished, FinishReason
 from engine.local.session import Session
 from engine.request import Control, Request, Speculation
@@ -229,6 +230,19 @@ def test_a_budget_ends_a_thought_in_the_same_words_whoever_drafts(name: str) -> 
                 behind = session.codec.decode(plain[closing + 1 :])
                 assert behind.removeprefix(" Yes").startswith('{"name": "')
     assert forced
+
+
+def test_forced_tokens_make_no_draft_longer_than_its_budget_or_its_proposer_did() -> None:
+    """After recalled text longer than its budget's depth, forced tokens were appended without end."""
+    session, recalled = embedded(), "Once upon a time"
+    grammar = Grammar(GrammarKind.REGEX, recalled + " there was a tale" * 20)
+    constraint = Constraint(session.grammars.start(grammar), Context(()))
+    fitting, forbidden = (session.codec.encode(text, special=False) for text in (recalled, "!"))
+    for depth in (2, len(fitting) + 3):
+        draft = deterministic((*fitting, *forbidden), "predicted")
+        truncated, kept = constraint.truncate(draft, depth)
+        assert truncated.tree.tokens[: len(fitting)] == tuple(fitting)
+        assert len(truncated.tree) == max(depth, len(fitting)) and len(kept) == len(fitting)
 
 
 def test_what_would_come_next_is_masked_too() -> None:

@@ -73,6 +73,22 @@ def test_eight_clients_get_what_each_would_get_alone(server: Server) -> None:
     assert len(server.recorder.traces) == 16
 
 
+def test_a_prediction_that_leaves_its_schema_holds_nobody_up(server: Server) -> None:
+    """Forced tokens followed it, more than a pass has rows: the engine tried that pass for ever."""
+    forced = "the keeper walked down to the sea and looked for his little boat until the night came"
+    properties = {"a": {"type": "string"}, "b": {"const": forced}}
+    schema = {"type": "object", "properties": properties, "required": ["a", "b"]}
+    asked = body(1, ignore_eos=False, max_tokens=60, structured_outputs={"json": schema})
+    content = '{"a": "once upon a time there was", "c": 1}'
+
+    def told(**drafting: Any) -> str:
+        reply = httpx.post(f"{server.url}{CHAT}", json=asked | drafting, timeout=30).json()
+        return str(reply["choices"][0]["message"]["content"])
+
+    prediction = {"type": "content", "content": content}
+    assert told(prediction=prediction, controller="auto") == told(proposer="none")
+
+
 def test_choices_are_written_side_by_side(server: Server) -> None:
     async def choose() -> None:
         async with client(server) as http:

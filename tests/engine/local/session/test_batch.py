@@ -14,7 +14,7 @@ from engine.decoding.work import PrefillWork, VerifyWork, WorkItem
 from engine.drafting import proposers
 from engine.drafting.controllers.auto import Auto
 from engine.drafting.controllers.batch import BatchController
-from engine.events import FinishReason
+from engine.events import FinishReason, Tree
 from engine.local.session import Session
 from engine.models.base import Entry
 from engine.request import Control, Request, Speculation
@@ -150,6 +150,17 @@ def test_a_pass_has_sixteen_rows_for_everybody_and_nobody_starves(together: Sess
     run(together, clients, look)
     assert len({client.finished.token_ids for client in clients}) == 1
     assert max(longest.values()) <= AT_ONCE
+
+
+def test_a_draft_that_fits_no_pass_fails_its_request_alone(together: Session) -> None:
+    """Nothing was ready for ever: neither it nor those beside it."""
+    target = together.target
+    target.clear()
+    works = [VerifyWork(target, 40, Tree.chain(range(41, 41 + rows))) for rows in (MAX_ROWS, 2)]
+    together.run_batch(works)
+    assert works[0].ready and not works[1].ready
+    with pytest.raises(ValueError, match="15 drafted tokens at most"):
+        works[0].logits()
 
 
 def test_a_short_prompt_does_not_wait_for_a_long_one() -> None:
