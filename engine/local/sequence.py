@@ -10,6 +10,7 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from functools import partial
+from itertools import takewhile
 from time import perf_counter
 
 from engine.decoding.constraint import ConstrainedProposer, Constraint, ForcingController
@@ -94,8 +95,11 @@ class Sequence:
         """Return the slot's proposer, or one that drafts from the prediction first; begin its text."""
         run, proposer = self.run, self.slot.proposer(self.run.speculation)
         if run.predicted:
-            expected = self.resources.codec.encode_part(run.predicted, self.slot.target.context)
-            proposer = PredictedProposer(expected, proposer, run.speculation.proposer)
+            info = self.slot.target.model.info
+            expected = self.resources.codec.encode_part(run.predicted, info.context)
+            # A tokenizer may have more tokens than the model has rows.
+            known = tuple(takewhile(lambda token: token < info.vocabulary, expected))
+            proposer = PredictedProposer(known, proposer, run.speculation.proposer)
         if not run.reuse_cache:
             proposer.begin(Context(()), sampler)  # shares no prefix: clears the proposer's state
         proposer.begin(context, sampler)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import functools
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
+from tokenizers import Tokenizer
 
 from engine.decoding.context import Context
 from engine.drafting.predicted import PredictedProposer
@@ -15,6 +17,7 @@ from engine.errors import InvalidRequest
 from engine.events import Budget
 from engine.request import PREDICTED, Control, Request, Speculation
 from engine.values.sampling import AcceptanceRule, Sampling
+from tests.support.checkpoints import open_session, write_random
 from tests.support.lossless import (
     COUPLED,
     GREEDY,
@@ -98,6 +101,20 @@ def test_nothing_is_drafted_beyond_its_end_nor_from_the_reply_itself() -> None:
     assert proposer.propose(context, Budget(8, 8)).tree.tokens == (7, 8, 9)
     context.tokens += [7, 8, 9, 30, 31, 7, 8, 9]
     assert not proposer.propose(context, Budget(8, 8)).tree.tokens
+
+
+def test_a_token_that_the_model_lacks_ends_the_prediction(tmp_path: Path) -> None:
+    """Gemma 3's tokenizer has such a token for images. Its embedding was read from behind the matrix."""
+    write_random(tmp_path)
+    tokenizer = Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
+    tokenizer.add_special_tokens(["<image>"])
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    session = open_session(tmp_path)
+    request = Request(token_ids=(40, 50, 60), max_tokens=8, ignore_eos=True, speculation=PLAIN)
+    wanted = Speculation(proposer="ngram", depth=3)
+    result = answer(session, replace(request, predicted="ab<image>", speculation=wanted))
+    assert result.tokens == answer(session, request).tokens
+    assert list(result.rounds[0].tree.tokens) == session.codec.encode("ab", special=False)
 
 
 def test_a_request_that_drafts_nothing_takes_no_prediction() -> None:
