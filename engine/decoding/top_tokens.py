@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 
-from engine.decoding.context import PREFILL_CHUNK, Context
+from engine.decoding.context import Context
 from engine.decoding.sampling import Sampler
 from engine.decoding.target import Target
-from engine.decoding.work import PrefillWork
 from engine.events import Tree
 from engine.noise import Stream, exponential
 from engine.values.sampling import AcceptanceRule
@@ -19,12 +18,9 @@ ScoredToken = tuple[int, float, float]
 def top_tokens(target: Target, sampler: Sampler, context: Context, count: int) -> list[ScoredToken]:
     """Return the first ``count`` choices after ``context``, best first; commit nothing.
 
+    The target's state holds the text already, but for the pending token.
     Scores are log p under the greedy rule, else log p - log E: the Gumbel form of ``noise.sample``.
     """
-    target.reuse(context.keys[:-1])
-    prefill = PrefillWork(target, context)
-    while prefill.left:
-        prefill.compute(PREFILL_CHUNK)
     adjusted = sampler.adjusted(target.verify(context.tokens[-1], Tree()), [()])
     target.rewind(target.length)
     p, position = sampler.probabilities(adjusted), len(context.tokens)

@@ -109,7 +109,7 @@ class Sequence:
         copy_into = partial(self.resources.slots.copy_into, self.slot) if self.batched else None
         prepares = member is None or member.prefills_at_once
         prefilled = yield from self.slot.prefill(
-            context, proposer, self.run.reuse_cache, self.cancelled, copy_into, prepares=prepares
+            context, proposer if prepares else None, self.run.reuse_cache, self.cancelled, copy_into
         )
         self.publish(prefilled)
         yield None

@@ -309,9 +309,10 @@ class Session:
         constraint = constraint_of(run, context)
         sampler = sampler_of(run, context, constraint, info.vocabulary, native=self.native)
         with gpu_errors(self.target.model):
-            self.target.clear()
+            slot = self._slots.first
+            deque(slot.prefill(context, None, False, lambda: False, None), 0)
             scored = top_tokens(self.target, sampler, context, count)
-            self._slots.publish(self._slots.first)
+            self._slots.publish(slot)
         return tuple(
             TopToken(token, self.codec.token_text(token), p, score) for token, p, score in scored
         )

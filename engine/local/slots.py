@@ -67,14 +67,12 @@ class Slot:
     def prefill(
         self,
         context: Context,
-        proposer: Proposer,
+        proposer: Proposer | None,
         reuse: bool,
         cancelled: Callable[[], bool],
         copy_into: Callable[[list[int]], None] | None,
-        *,
-        prepares: bool = True,
     ) -> Generator[WorkItem, None, Prefilled]:
-        """Prefill all tokens but the pending one, in the target, and in the proposer if it ``prepares``.
+        """Prefill all tokens but the pending one, in the target, and in ``proposer`` unless it is None.
 
         Yields work items, between which other requests run. ``copy_into``: see ``PrefillWork``; None if
         no other request can run: nothing is yielded then.
@@ -94,7 +92,7 @@ class Slot:
                 yield work
                 work.check()
         self.target.save_checkpoint()
-        if prepares:
+        if proposer is not None:
             for _ in proposer.prepare(context):
                 if cancelled():
                     break

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -224,11 +225,17 @@ def test_a_request_is_cancelled_while_its_image_is_computed(
     )
 
 
-def test_top_tokens_see_the_image(engine: LocalEngine) -> None:
-    request = asked(told("Look: ", picture(seed=3)))
-    _, last = answered(engine, request)
-    best = engine.top_tokens(request, last.token_ids[:4], 1)
-    assert best[0].id == last.token_ids[4]
+def test_top_tokens_see_the_image_of_their_own_request_alone(engine: LocalEngine) -> None:
+    """They saw that of the request before, and left what they computed with it for the next."""
+    requests = [asked(told(TEXT)), asked(told("Look: ", picture(seed=3)))]
+    afresh = [
+        replace(request, reuse_cache=False) for request in requests
+    ]  # in the slot of top tokens
+    replies = [answered(engine, request)[1].token_ids for request in afresh]
+    for request, said in zip(requests, replies, strict=True):
+        best = engine.top_tokens(request, said[:4], 1)
+        assert best[0].id == said[4]
+        assert answered(engine, request)[1].token_ids == said
 
 
 def test_a_model_without_a_tower_says_why(draft: Path) -> None:
