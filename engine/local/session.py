@@ -173,7 +173,8 @@ class Session:
         cached: an API request may want n replies."""
         key = (
             request.messages, request.prompt, request.token_ids, request.tools,
-            request.thinking, request.thinking_budget, request.template_values, request.prefill,
+            request.thinking, request.thinking_budget, request.prefill,
+            repr(request.template_values),  # 1, 1.0 and True are equal, but a template tells them apart
         )  # fmt: skip
         cached = self._encoded
         if cached is None or cached[0] != key:

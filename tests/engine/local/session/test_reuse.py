@@ -14,6 +14,7 @@ from engine.events import FinishReason
 from engine.local.session import PreparedRequest, Session
 from engine.models.sequence_state import KVCache
 from engine.request import Request, Speculation
+from engine.values.messages import Message
 from engine.values.prompt import OpaquePart, Prompt, TokenPart
 from tests.engine.local.session.conftest import (
     PROMPT,
@@ -24,7 +25,7 @@ from tests.engine.local.session.conftest import (
     never,
     prefilled,
 )
-from tests.support.checkpoints import open_session
+from tests.support.checkpoints import open_session, write_random, write_tokenizer
 from tests.support.fakes import TableModel
 from tests.support.families import write_family
 from tests.support.heads import IN_FOLDERS
@@ -41,6 +42,17 @@ def test_a_follow_up_prefills_only_what_is_new(
     assert prefilled(events).reused == len(PROMPT) + len(first.token_ids) - 1
     assert prefilled(events).tokens == len(PROMPT) + len(first.token_ids) + 3
     assert second.token_ids == fresh_reply(pair, follow_up, pair_heads)
+
+
+def test_a_prompt_is_not_reused_where_a_value_of_its_template_is_merely_equal(
+    tmp_path: Path,
+) -> None:
+    write_random(tmp_path)
+    write_tokenizer(tmp_path, template="{{ x }}")
+    session = open_session(tmp_path)
+    for value in (1, True, 1.0):
+        request = Request(messages=(Message("user", "Hi"),), template_values=(("x", value),))
+        assert session.codec.decode(session.prompt(request).tokens) == str(value)
 
 
 @pytest.mark.parametrize("native", [True, False], ids=["compiled", "in torch"])
