@@ -105,12 +105,13 @@ class WorkerPool:
         self._free = threading.Semaphore(_WORKERS)
         self._lock = threading.Lock()
         self._idle: list[_Worker] = []
+        self._closed = False
         atexit.register(self.close)
 
     def start(self) -> None:
         """Start a worker in the background, so that the first call need not wait for it."""
         with self._lock, contextlib.suppress(NoWorker):  # the first call says so
-            if not self._idle:
+            if not self._idle and not self._closed:
                 self._idle.append(self._new())
 
     def call(self, value: Any) -> Any:
@@ -123,9 +124,10 @@ class WorkerPool:
             return worker.call(message)
 
     def close(self) -> None:
-        """End the idle workers."""
+        """End the workers; a busy one after its call."""
         atexit.unregister(self.close)
         with self._lock:
+            self._closed = True
             idle, self._idle = self._idle, []
         for worker in idle:
             worker.kill()
@@ -154,10 +156,11 @@ class WorkerPool:
         try:
             yield worker
         finally:
-            if worker.alive:
-                with self._lock:
+            with self._lock:
+                kept = worker.alive and not self._closed
+                if kept:
                     self._idle.append(worker)
-            else:
+            if not kept:
                 worker.kill()
 
     def _new(self) -> _Worker:

@@ -121,6 +121,15 @@ def test_closing_ends_the_process(pool: WorkerPool) -> None:
     assert not psutil.pid_exists(number)
 
 
+def test_a_worker_that_is_busy_when_its_pool_closes_ends_after_its_call(pool: WorkerPool) -> None:
+    number = pool.call({"job": "pid"})
+    with pool._worker() as worker:
+        pool.close()
+        pool.start()
+        assert worker.call(b'{"job": "pid"}') == number
+    assert not psutil.pid_exists(number) and not pool._idle
+
+
 def test_a_worker_that_cannot_start_is_an_error_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(NoWorker, match="it exited"):
         WorkerPool("engine.machine.no_such_module:run", LIMITS).call(1)
