@@ -27,7 +27,7 @@ from engine.grammar import bounds
 from engine.grammar.matcher import Bits, Matcher, ParserFailed
 from engine.grammar.parsing import STATES, on_stack, parse, read_tokenizer
 from engine.machine import memory
-from engine.machine.worker_process import LimitExceeded, Limits, WorkerPool
+from engine.machine.worker_process import Interrupted, LimitExceeded, Limits, WorkerPool
 from engine.values.grammar import Grammar, GrammarKind
 
 T = TypeVar("T")
@@ -215,13 +215,17 @@ class GrammarCompiler:
         return found
 
     def _outcome(self, grammar: Grammar, steps: int) -> int | str:
+        """Return what to cache. Raises InvalidRequest where another trial may end otherwise."""
         self._trials.start()  # reads the vocabulary while this process does
         self._known()
         try:
             found = self._trials.call([grammar.kind.value, grammar.text, grammar.strict, steps])
         except LimitExceeded as error:
             self._trials.start()
-            return f"its trial {error}"
+            why = f"its trial {error}"
+            if isinstance(error, Interrupted):  # not cached
+                raise _refused(grammar, why) from error
+            return why
         taken: int | str = found.get("refused") or found["bytes"]
         return taken
 

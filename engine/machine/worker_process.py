@@ -61,6 +61,11 @@ class LimitExceeded(Exception):
     """The call used more than its limits, or ended its worker. The message completes "it ..."."""
 
 
+class Interrupted(LimitExceeded):
+    """The same call may succeed next time: the system killed its worker, as it does to free memory, or
+    left it no processor."""
+
+
 class NoWorker(ForetokenError):
     """A worker process did not start; the message says why."""
 
@@ -247,12 +252,13 @@ class _Worker:
             with contextlib.suppress(queue.Empty):
                 answer = self._answers.get(timeout=_LOOK_S)
                 if answer is None:
-                    raise LimitExceeded(self._death())
+                    raise self._death()
                 return answer
             seconds, memory = self._used()
-            waited = time.monotonic() - began
-            if seconds - spent > self._limits.seconds or waited > _WAITING * self._limits.seconds:
+            if seconds - spent > self._limits.seconds:
                 raise LimitExceeded(self._late)
+            if time.monotonic() - began > _WAITING * self._limits.seconds:
+                raise Interrupted(self._late)
             if memory - (self._base or 0) > self._limits.memory:
                 raise LimitExceeded(f"used more than {self._limits.memory >> 20} MB of memory")
 
@@ -260,12 +266,16 @@ class _Worker:
     def _late(self) -> str:
         return f"took more than {self._limits.seconds:g} s"
 
-    def _death(self) -> str:
+    def _death(self) -> LimitExceeded:
         """Return why the process ended: by the kernel's limit of time where this one looked too late."""
+        why = "crashed its process: nested too deeply, or out of memory"
         with contextlib.suppress(subprocess.TimeoutExpired):  # one that was taken over may live on
-            if -self._process.wait(1) == getattr(signal, "SIGXCPU", None):
-                return self._late
-        return "crashed its process: nested too deeply, or out of memory"
+            ended_by = -self._process.wait(1)
+            if ended_by == getattr(signal, "SIGXCPU", None):
+                return LimitExceeded(self._late)
+            if ended_by == getattr(signal, "SIGKILL", None):
+                return Interrupted(why)
+        return LimitExceeded(why)
 
     def _used(self) -> tuple[float, int]:
         """Return the process's seconds of processor time and bytes of memory; zeros once it died."""

@@ -42,6 +42,8 @@ def run(message: dict[str, Any]) -> Any:
             return "A" * 10**7
         case "crash":
             ctypes.string_at(0)  # as an overflow in native code: the system ends the process
+        case "be killed":
+            os.kill(os.getpid(), signal.SIGKILL)  # as the system does where memory runs out
         case "processor time":
             os.kill(os.getpid(), signal.SIGXCPU)  # as the kernel does at its own limit
         case "recurse":

@@ -18,6 +18,8 @@ from engine.grammar import compiler
 from engine.grammar.compiler import GrammarCompiler
 from engine.grammar.matcher import Matcher, ParserFailed
 from engine.grammar.parsing import on_stack, parse, read_tokenizer
+from engine.machine import worker_process
+from engine.machine.worker_process import Interrupted
 from engine.models.checkpoints.tokenizer import load_tokenizer
 from engine.values.grammar import Grammar, GrammarKind
 from tests.support.hostile_grammars import HOSTILE, LATE, defs, inside, rules
@@ -40,6 +42,9 @@ def test_a_hostile_grammar_is_refused_in_words(
 ) -> None:
     """Compiled in this process, these overflow its stack, keep gigabytes, or seem to have been said."""
     grammar, why = HOSTILE[name]
+    monkeypatch.setattr(
+        worker_process, "_WAITING", 600
+    )  # the time of a busy machine is not remembered
     before = psutil.Process().memory_info().rss
     with pytest.raises(InvalidRequest, match=f"grammar cannot be compiled as .*{why}") as first:
         grammars.compiled(grammar)
@@ -48,6 +53,20 @@ def test_a_hostile_grammar_is_refused_in_words(
         grammars.compiled(grammar)
     assert str(again.value) == str(first.value)
     assert psutil.Process().memory_info().rss - before < 64 << 20
+
+
+def test_a_trial_that_the_system_ended_is_not_remembered(
+    grammars: GrammarCompiler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grammar = Grammar(GrammarKind.REGEX, "(cut )+short")
+
+    def killed(value: object) -> None:
+        raise Interrupted("crashed its process")
+
+    with monkeypatch.context() as patch, pytest.raises(InvalidRequest, match="its trial crashed"):
+        patch.setattr(grammars._trials, "call", killed)
+        grammars.compiled(grammar)
+    grammars.compiled(grammar)
 
 
 def test_what_is_as_deep_as_may_be_is_compiled_with_room_on_the_stack(

@@ -14,6 +14,7 @@ import pytest
 
 from engine.errors import TooBusy
 from engine.machine.worker_process import (
+    Interrupted,
     LimitExceeded,
     Limits,
     NoWorker,
@@ -45,19 +46,22 @@ def test_an_error_of_the_function_is_passed_on_and_the_worker_goes_on(pool: Work
 
 
 @pytest.mark.parametrize(
-    ("job", "why"),
+    ("job", "kind", "why"),
     [
-        ("loop", "more than 0.5 s"),
-        ("sleep", "more than 0.5 s"),
-        ("answer at length", "produced more than 1 MB"),
-        ("processor time", "more than 0.5 s"),
-        ("crash", "crashed its process"),
-        ("recurse", "nested too deeply"),
+        ("loop", LimitExceeded, "more than 0.5 s"),
+        ("sleep", Interrupted, "more than 0.5 s"),
+        ("answer at length", LimitExceeded, "produced more than 1 MB"),
+        ("processor time", LimitExceeded, "more than 0.5 s"),
+        ("crash", LimitExceeded, "crashed its process"),
+        ("be killed", Interrupted, "crashed its process"),
+        ("recurse", LimitExceeded, "nested too deeply"),
     ],
 )
-def test_what_exceeds_a_limit_fails_alone(pool: WorkerPool, job: str, why: str) -> None:
+def test_what_exceeds_a_limit_fails_alone(
+    pool: WorkerPool, job: str, kind: type[LimitExceeded], why: str
+) -> None:
     began = time.monotonic()
-    with pytest.raises(LimitExceeded, match=why):
+    with pytest.raises(kind, match=why):
         pool.call({"job": job})
     assert time.monotonic() - began < 60
     assert pool.call({"job": "echo", "value": "still here"}) == "still here"
