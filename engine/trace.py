@@ -100,19 +100,29 @@ def _fields(kind: type[Any]) -> tuple[str, ...]:
 
 
 @cache
-def _reader(hint: Any) -> Callable[[Any], Any] | None:
-    """Return what reads a value of a type from JSON; None for one that JSON has as it is."""
+def _reader(hint: Any) -> Callable[[Any], Any]:
+    """Return the function that reads a value of type ``hint`` from JSON. It raises one of MALFORMED for
+    any other value: who reads events relies on their types, and other programs write some."""
     of, parts = get_origin(hint), get_args(hint)
-    read: Any
     if of is UnionType:  # with None
         read = _reader(parts[0])
-        return read and (lambda value: None if value is None else read(value))
+        return lambda value: None if value is None else read(value)
+    if of is tuple and parts[-1] is ...:
+        each = _reader(parts[0])
+        return lambda value: tuple(map(each, value))
     if of is tuple:
-        read = _reader(parts[0]) if parts[-1] is ... else None
-        return tuple if read is None else lambda value: tuple(map(read, value))
+        reads = tuple(map(_reader, parts))
+        return lambda value: tuple(f(part) for f, part in zip(reads, value, strict=True))
     if dataclasses.is_dataclass(hint):
         return partial(_read, hint)
-    return hint if issubclass(hint, StrEnum) else None
+    return hint if issubclass(hint, StrEnum) else partial(_scalar, hint)
+
+
+def _scalar(kind: type[Any], value: Any) -> Any:
+    """Return ``value``. Raises TypeError unless it is a ``kind``; an int may stand for a float."""
+    if value.__class__ is not kind and (kind, value.__class__) != (float, int):
+        raise TypeError(f"not {kind.__name__}")
+    return value
 
 
 def _read(kind: Any, value: Json) -> Any:
@@ -121,16 +131,12 @@ def _read(kind: Any, value: Json) -> Any:
     if missing:
         raise KeyError(*missing)
     readers = _readers(kind)
-    return kind(
-        **{
-            name: readers[name](field) if name in readers else field
-            for name, field in value.items()
-        }
-    )
+    if not value.keys() <= readers.keys():
+        raise TypeError("an unknown field")
+    return kind(**{name: readers[name](field) for name, field in value.items()})
 
 
 @cache
 def _readers(kind: Any) -> dict[str, Callable[[Any], Any]]:
-    """Return the readers of the fields that need one."""
-    readers = ((name, _reader(hint)) for name, hint in get_type_hints(kind).items())
-    return {name: read for name, read in readers if read is not None}
+    """Return the reader of each field."""
+    return {name: _reader(hint) for name, hint in get_type_hints(kind).items()}

@@ -70,31 +70,39 @@ class Reply:
             if ended:
                 log.debug("after the end of a reply: %r", error)
                 return
-            explained = errors.explain(
-                error, self._client.address, key=self._client.has_key, begun=begun
-            )
-            if not isinstance(error, ForetokenError):
-                log.debug("a reply failed", exc_info=error)
-            self._inbox.put(
-                explained.event
-                if isinstance(explained, errors.ServerError)
-                else Failed(str(explained))
-            )
+            self._inbox.put(self._failed(error, begun=begun))
+
+    def _failed(self, error: Exception, *, begun: bool) -> Failed:
+        """Return the last event of a reply that ended with ``error``."""
+        if not isinstance(error, ForetokenError):
+            log.debug("a reply failed", exc_info=error)
+        explained = errors.explain(
+            error, self._client.address, key=self._client.has_key, begun=begun
+        )
+        if isinstance(explained, errors.ServerError):
+            return explained.event
+        return Failed(str(explained))
 
     def _publish(self) -> None:
-        """Publish the events of the inbox up to the last."""
-        while True:
-            event = self._inbox.get()
-            if event is None or self.generation.cancelled:
-                ids = None if self._ids is None else tuple(self._ids)
-                event = Finished(FinishReason.CANCELLED, "", self._text, ids)
-            self._remember(event)
-            last = isinstance(event, Finished | Failed)
-            self.ending = last
-            self.generation.publish(event)
-            if last:
-                self._on_end(self)
-                return
+        """Publish the events of the inbox up to the last. Whatever fails here, the reply ends."""
+        try:
+            while not self.ending:
+                self._publish_next()
+        except Exception as error:
+            self._cancel()
+            self.ending = True
+            self.generation.publish(self._failed(error, begun=True))
+        finally:
+            self._on_end(self)
+
+    def _publish_next(self) -> None:
+        event = self._inbox.get()
+        if event is None or self.generation.cancelled:
+            ids = None if self._ids is None else tuple(self._ids)
+            event = Finished(FinishReason.CANCELLED, "", self._text, ids)
+        self._remember(event)
+        self.ending = isinstance(event, Finished | Failed)
+        self.generation.publish(event)
 
     def _remember(self, event: Event) -> None:
         if not isinstance(event, Emitted):

@@ -17,6 +17,7 @@ from engine.machine.secrets import SERVER_KEY_FOLDER, server_key
 from engine.remote import errors
 from engine.remote.engine import RemoteEngine, look_at
 from engine.remote.errors import ServerError
+from engine.remote.reading import Reading
 from engine.request import Request, Speculation
 from engine.values.address import Address
 from engine.values.messages import Message
@@ -143,6 +144,16 @@ def test_a_reply_that_breaks_off_keeps_what_arrived(
     assert "chunk" not in message  # of the library's words
     played.stream = sse(*said("Whole"))
     assert isinstance(list(engine.generate(ASKED))[-1], Finished)
+
+
+def test_a_reply_that_cannot_be_published_ends(
+    connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else it would hold its connection for ever: ``unload`` waits for the last reply."""
+    monkeypatch.setattr(Reading, "add", lambda reading, chunk: ["no text"])
+    engine = connect(Played(stream=sse(*said("Half"))))
+    assert "does not speak OpenAI's protocol" in failed(engine)[1]
+    engine.unload()
 
 
 def test_a_page_in_place_of_a_stream(connect: Connect) -> None:

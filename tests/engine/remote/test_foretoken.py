@@ -13,6 +13,7 @@ import pytest
 
 from app.runtime import Runtime, create_runtime
 from app.web.switch import Serving
+from engine import trace
 from engine.api import LoadRequest
 from engine.errors import ContextExceeded, ModelError, OutOfMemory
 from engine.events import (
@@ -23,7 +24,6 @@ from engine.events import (
     FinishReason,
     Prefilled,
     Round,
-    Started,
     Timing,
 )
 from engine.remote.engine import RemoteEngine
@@ -178,11 +178,25 @@ def test_a_server_of_another_version_says_so(connect: Connect) -> None:
         connect(Played(models=[model]))
 
 
-def test_events_that_are_none_are_told(server: Served, connect: Connect) -> None:
+BAD_TEXT = {**trace.to_json(Emitted(text="")), "text": ["a"]}
+
+
+@pytest.mark.parametrize(
+    ("event", "told"),
+    [
+        ({"v": 99, "type": "started"}, "newer version of Foretoken"),
+        (BAD_TEXT, "not an event of a trace: it has an invalid value"),
+    ],
+)
+def test_events_that_are_none_are_told(
+    server: Served, connect: Connect, event: dict[str, Any], told: str
+) -> None:
+    """A text that was none ended the thread that publishes, so the reply and ``unload`` never ended."""
     with server.client(headers={"Authorization": "Bearer secret"}) as client:
         entry = client.get("/v1/models").json()
-    event = {"choices": [], "event": {"v": 99, "type": "started"}}
-    played = Played(models=entry["data"], stream=sse(event))
-    *_, last = connect(played).generate(Request(messages=PROMPT, speculation=FIXED))
-    assert isinstance(last, Failed) and "newer version of Foretoken" in last.message
-    assert not isinstance(last, Started)
+    played = Played(models=entry["data"], stream=sse({"choices": [], "event": event}))
+    engine = connect(played)
+    *before, last = engine.generate(Request(messages=PROMPT, speculation=FIXED))
+    assert not before and isinstance(last, Failed) and told in last.message
+    engine.unload()
+    assert engine.loaded is None
