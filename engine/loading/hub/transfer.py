@@ -17,6 +17,7 @@ from pathlib import Path
 
 from huggingface_hub import HfApi, get_hf_file_metadata, hf_hub_url
 from huggingface_hub.errors import EntryNotFoundError, GatedRepoError, RepositoryNotFoundError
+from huggingface_hub.hf_api import RepoSibling
 from huggingface_hub.utils import (  # type: ignore[attr-defined]  # documented, but re-exported implicitly
     build_hf_headers,
     get_session,
@@ -109,11 +110,12 @@ _CHUNK = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class _RemoteFile:
-    """``sha256`` is "" for small files, for which the hub has none."""
+    """``version`` changes with the content. ``sha256`` is "" for small files: the hub has none."""
 
     name: str
     size: int
-    sha256: str = ""
+    version: str
+    sha256: str
 
 
 class Transfer:
@@ -149,12 +151,7 @@ class Transfer:
             first=True,
         )
         self._commit = info.sha or self._spec.revision
-        remote = {
-            file.rfilename: _RemoteFile(
-                file.rfilename, file.size or 0, file.lfs.sha256 if file.lfs else ""
-            )
-            for file in info.siblings or []
-        }
+        remote = {file.rfilename: self._listed(file) for file in info.siblings or []}
         weights = self._weights(remote)
         files = [*_small_files(remote, gguf=bool(self._spec.file)), *weights]
         self._meter.expect(sum(file.size for file in files))
@@ -171,6 +168,11 @@ class Transfer:
         if not [*self._parts.glob("*.part")]:  # another file of the repository may be half here
             shutil.rmtree(self._parts, ignore_errors=True)
         return found
+
+    def _listed(self, file: RepoSibling) -> _RemoteFile:
+        sha256 = file.lfs.sha256 if file.lfs else ""
+        version = sha256 or file.blob_id or self._commit
+        return _RemoteFile(file.rfilename, file.size or 0, version, sha256)
 
     def _weights(self, remote: dict[str, _RemoteFile]) -> list[_RemoteFile]:
         """Return the weight files; an index, which names them, is fetched first."""
@@ -215,8 +217,22 @@ class Transfer:
             )
 
     def _is_there(self, file: _RemoteFile) -> bool:
-        path = self._destination / file.name
-        return path.is_file() and path.stat().st_size == file.size
+        """Return True if the file is here in the version that the hub has now.
+
+        Its size does not tell: weights that were trained further have the size of the old ones. Until all
+        of a download is here, the version of each finished file is noted beside it. Where there is no
+        note, weights are hashed once, and small files are fetched again.
+        """
+        path, note = self._destination / file.name, self._note_of(file)
+        if not path.is_file() or path.stat().st_size != file.size:
+            return False
+        if not note.is_file() and file.sha256 and _sha256_of(path) == file.sha256:
+            note.write_text(file.version, encoding="utf-8")
+        return note.is_file() and note.read_text(encoding="utf-8") == file.version
+
+    def _note_of(self, file: _RemoteFile) -> Path:
+        """Return the file that holds the version of a finished file."""
+        return self._parts / f"{flat(file.name)}.version"
 
     def _fetch(self, file: _RemoteFile) -> None:
         self._stop_if_cancelled()
@@ -236,6 +252,7 @@ class Transfer:
         self._check_hash(part, file.sha256 or (etag if len(etag) == 64 else ""), file.name)
         (self._destination / file.name).parent.mkdir(parents=True, exist_ok=True)
         os.replace(part, self._destination / file.name)
+        self._note_of(file).write_text(file.version, encoding="utf-8")
 
     def _part_of(self, file: _RemoteFile, etag: str) -> Path:
         """Return the partial file, named by the ETag; delete those of other versions."""
@@ -296,11 +313,7 @@ class Transfer:
 
     def _check_hash(self, part: Path, sha256: str, name: str) -> None:
         """Check the whole file against ``sha256``, unless that is ""."""
-        if not sha256:
-            return
-        with part.open("rb") as stream:
-            digest = hashlib.file_digest(stream, "sha256").hexdigest()
-        if digest != sha256:
+        if sha256 and _sha256_of(part) != sha256:
             part.unlink()
             raise DownloadError(
                 f"{name} of {self._repository} was damaged on the way (wrong SHA-256) and "
@@ -317,6 +330,11 @@ class Transfer:
 
 def _size_of(file: Path) -> int:
     return file.stat().st_size if file.is_file() else 0
+
+
+def _sha256_of(file: Path) -> str:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def _small_files(remote: dict[str, _RemoteFile], *, gguf: bool) -> list[_RemoteFile]:

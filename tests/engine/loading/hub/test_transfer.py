@@ -15,6 +15,7 @@ from engine.loading import hub
 from engine.loading.hub import transfer
 from engine.loading.progress import DownloadProgress
 from tests.engine.loading.hub.conftest import SPEC, WEIGHTS, failure
+from tests.support.folders import model_files
 from tests.support.hub_server import HostedRepository, HubServer
 from tests.support.places import ROOT
 
@@ -91,6 +92,26 @@ def test_weights_that_changed_on_the_hub_are_not_mixed(
     changed[-1] = 7
     repository.files[WEIGHTS] = bytes(changed)
     assert (hub.download(SPEC, models) / WEIGHTS).read_bytes() == bytes(changed)
+
+
+def test_files_that_changed_on_the_hub_are_not_kept_for_their_size(
+    server: HubServer, repository: HostedRepository, models: Path
+) -> None:
+    """A finished shard of the old revision stayed beside those of the new one."""
+    repository.files = model_files(shards=3)
+    first, *_, third = (name for name in sorted(repository.files) if "-of-" in name)
+    with pytest.raises(DownloadCancelled):
+        hub.download(SPEC, models, cancelled=lambda: third in server.fetched())
+    changed = {
+        "config.json": repository.files["config.json"].replace(b"256", b"512"),
+        first: repository.files[first][:-1] + b"7",
+    }
+    assert all(repository.files[name] != content for name, content in changed.items())
+    repository.files.update(changed)
+    server.seen.clear()
+    folder = hub.download(SPEC, models)
+    assert all((folder / name).read_bytes() == content for name, content in changed.items())
+    assert server.fetched() == [*changed] and (folder / third).is_file()
 
 
 def test_answers_without_a_byte_are_not_asked_for_for_ever(
