@@ -200,8 +200,10 @@ class Transfer:
                 f"{self._repository} has no {missing[0]}. Check the name, or look up the "
                 "repository again: its files may have been renamed."
             )
-        if any(Path(name).is_absolute() or ".." in Path(name).parts for name in names):
-            raise DownloadError(f"{self._spec.file} is outside its folder, so it is refused.")
+        if any(map(_leads_out, names)):
+            raise DownloadError(
+                f"{self._spec.file} is outside its folder, so it is refused. Choose another file."
+            )
         return [remote[name] for name in names]
 
     def _check_space(self, files: list[_RemoteFile]) -> None:
@@ -345,7 +347,16 @@ def _small_files(remote: dict[str, _RemoteFile], *, gguf: bool) -> list[_RemoteF
         for name, file in sorted(remote.items())
         if any(fnmatch(name, pattern) for pattern in patterns)
         and ("/" not in name or name in patterns)
+        and not _leads_out(name)
     ]
+
+
+def _leads_out(name: str) -> bool:
+    r"""Return True if a file of that name may lie outside its folder on some system.
+
+    On Windows ``\`` separates folders, and ``:`` follows a drive or a file that the rest is a stream of.
+    """
+    return bool({"\\", ":"} & set(name)) or name.startswith("/") or ".." in name.split("/")
 
 
 def _shards(index: Path) -> list[str]:

@@ -89,6 +89,22 @@ def test_an_index_cannot_write_outside_the_folder(
     assert "outside its folder" in failure(models)
 
 
+@pytest.mark.parametrize(
+    "name", [r"LICENSE\..\..\x.bat", "LICENSE:x", "C:x.gguf", r"\x.gguf", "/x.gguf", "../x.gguf"]
+)
+def test_names_that_lead_out_of_the_folder_on_some_system_are_not_fetched(
+    server: HubServer, repository: HostedRepository, models: Path, name: str
+) -> None:
+    r"""Windows takes ``\\`` for a separator, and ``:`` for the end of a drive."""
+    repository.files[name] = b"evil"
+    if name.endswith(".gguf"):
+        spec = ModelSpec(id="x", name="X", repository="owner/tiny", file=name)
+        assert f"{name} is outside its folder" in failure(models, spec)
+    else:
+        hub.download(SPEC, models)
+    assert not any(each.endswith(("x", "x.bat", "x.gguf")) for each in server.fetched())
+
+
 def test_a_repository_without_a_tokenizer(
     server: HubServer, repository: HostedRepository, models: Path
 ) -> None:
