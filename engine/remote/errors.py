@@ -44,6 +44,16 @@ class ServerError(ForetokenError):
         return Failed(str(self), self.refused, self.wait_s)
 
 
+class Unbounded(ServerError, openai.OpenAIError):
+    """A server sends more than is read. OpenAI's client neither wraps nor retries its own errors."""
+
+    def __init__(self, address: Address, what: str) -> None:
+        super().__init__(
+            f"{address.place} sent {what}, so reading was stopped. What had arrived of a reply is kept. "
+            "Check that this is the address of a model server, and its log."
+        )
+
+
 def retry_delay(error: Exception, attempt: int) -> float | None:
     """Return the seconds to wait after ``attempt`` (from 0); None if a retry would not help.
 
@@ -87,8 +97,10 @@ def explain(error: Exception, address: Address, *, key: bool, begun: bool) -> Fo
             return ServerError(f"{address.place} could not be reached: {what_failed(error)}.")
 
 
-LONGEST_REPLY = 2**24
-"""Maximum characters of a reply, because an endless one would fill the memory."""
+LARGEST_REPLY = 2**29
+"""Maximum bytes of a reply's stream, because an endless one would fill the memory."""
+LARGEST_ANSWER = 2**24
+"""Maximum bytes of another answer, and of a line of a reply."""
 
 _KEY_GOES = f"on the Models page, with `foretoken models connect --key`, or in {SERVER_KEY}."
 _KEPT = "The partial reply is kept; retry to generate it again."
@@ -103,14 +115,6 @@ def ended_early(address: Address, reason: str = "") -> ServerError:
 def stream_error(address: Address, said: str) -> ServerError:
     """Return the error for a stream that ends with an error."""
     return ServerError(f"{address.place} ended the reply with an error: {said}. {_KEPT}")
-
-
-def too_long(address: Address) -> ServerError:
-    """Return the error for a reply of more than ``LONGEST_REPLY`` characters."""
-    return ServerError(
-        f"{address.place} sent more than {LONGEST_REPLY:,} characters, so the reply was "
-        f"stopped. {_KEPT}"
-    )
 
 
 def protocol_error(address: Address, what: str, *, begun: bool = False) -> ServerError:

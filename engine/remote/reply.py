@@ -58,11 +58,7 @@ class Reply:
         begun = ended = False
         try:
             async with aclosing(self._events(self.generation.request)) as events:
-                length = 0
                 async for event in events:
-                    length += len(event.text) if isinstance(event, Emitted) else 0
-                    if length > errors.LONGEST_REPLY:
-                        raise errors.too_long(self._client.address)
                     begun = True
                     ended = ended or isinstance(event, Finished | Failed)
                     self._inbox.put(event)

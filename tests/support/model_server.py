@@ -7,7 +7,7 @@ import json
 import select
 import ssl
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -56,7 +56,7 @@ class Played:
 
     models: Sequence[Json] = ({"id": "small", "owned_by": "someone"},)
     found: dict[str, Any] = field(default_factory=dict)
-    stream: Sequence[Part] = ()
+    stream: Iterable[Part] = ()
     content_type: str = EVENTS
     key: str | None = None
     refusals: list[tuple[int, Mapping[str, str], Any]] = field(default_factory=list)

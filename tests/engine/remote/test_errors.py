@@ -6,6 +6,7 @@ from __future__ import annotations
 import socket
 import threading
 from contextlib import closing
+from itertools import repeat
 from typing import Any
 
 import pytest
@@ -208,9 +209,31 @@ def test_who_refuses_is_quoted(
 
 
 def test_a_reply_without_end_is_ended(connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(errors, "LONGEST_REPLY", 100)
+    monkeypatch.setattr(errors, "LARGEST_REPLY", 1000)
     came, message = failed(connect(Played(stream=sse(*said(*["ten chars."] * 50)))))
-    assert len(came) == 100 and "more than 100 characters" in message
+    assert 100 < len(came) < 500 and "more than 1,000 bytes" in message
+
+
+@pytest.mark.parametrize("found", [{}, {"/": "Ollama is running"}], ids=["OpenAI's", "Ollama's"])
+def test_a_line_without_end_is_not_read_to_its_end(connect: Connect, found: dict[str, Any]) -> None:
+    """All of it would be kept in memory, for no character of a reply came."""
+    played = Played(found=found, stream=repeat(b"x" * 2**20))
+    came, message = failed(connect(played))
+    assert came == "" and "a line of more than 16,777,216 bytes" in message
+    assert played.left.wait(60)
+
+
+def test_an_answer_that_is_too_large_is_asked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(errors, "LARGEST_ANSWER", 1000)
+    with playing(Played(found={"/v1/models": "x\n" * 600})) as played:
+        assert "more than 1,000 bytes" in error_at(played.url)
+    assert len(played.asked) == 1
+
+
+def test_a_compressed_answer_is_not_unpacked(connect: Connect) -> None:
+    """A few of its bytes can become gigabytes."""
+    played = Played(refusals=[(200, {"Content-Encoding": "gzip"}, "packed")])
+    assert "a compressed answer that was not asked for" in failed(connect(played))[1]
 
 
 def test_silence_has_an_end(connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
