@@ -6,6 +6,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import datetime
 from pathlib import Path
 
@@ -15,9 +16,12 @@ import pytest
 from app.server.ollama.pull import Pull
 from app.server.ollama.schemas import OllamaBody
 from app.web.switch import Serving
+from engine.loading.inventory import ModelSpec
 from tests.app.server.test_on_demand import models, opened
+from tests.support.fake_engine import FakeEngine
 from tests.support.folders import model_files
 from tests.support.hub_server import HostedRepository, HubServer, use_hub
+from tests.support.serving import fake_runtime
 
 
 @pytest.fixture
@@ -101,24 +105,23 @@ def test_a_client_that_leaves_pauses_its_download(client: httpx.Client, hub: Hub
     assert str(left.state) == "paused"
 
 
-def test_who_leaves_pauses_no_download_that_others_want(
-    client: httpx.Client, hub: HubServer
-) -> None:
+def test_who_leaves_pauses_no_download_that_others_want(hub: HubServer, tmp_path: Path) -> None:
     """One client that left paused what a page had started, or another client waited for."""
-    repository = HostedRepository(model_files(vocabulary=512, hidden=256), pause_s=0.05)
-    hub.repositories["owner/slow"] = repository
-    runtime, held = client.runtime, Counter[str]()  # type: ignore[attr-defined]
-    downloads = runtime.downloads
-    (spec,) = runtime.inventory.look_up("owner/slow", "").choices
-    key = downloads.start(spec)  # by a page
-    Pull(runtime, (spec,), held).close()
-    assert downloads.goes_on(key)
-    downloads.pause(key)
-    first, second = (Pull(runtime, (spec,), held) for _ in range(2))
-    first.close()
-    assert downloads.goes_on(key)
-    second.close()
-    assert not downloads.goes_on(key) and not held
+    hub.repositories["owner/tiny"].pause_s = 0.5
+    spec, held = ModelSpec(id="tiny", name="Tiny", repository="owner/tiny"), Counter[str]()
+    with closing(fake_runtime(tmp_path, FakeEngine())) as runtime:
+        downloads = runtime.downloads
+        key = downloads.start(spec)  # by a page
+        Pull(runtime, (spec,), held).close()
+        assert downloads.goes_on(key)
+        downloads.pause(key)
+        while downloads.working:
+            time.sleep(0.01)
+        first, second = (Pull(runtime, (spec,), held) for _ in range(2))
+        first.close()
+        assert downloads.goes_on(key)
+        second.close()
+        assert not downloads.goes_on(key) and not held
 
 
 def test_a_server_whose_models_people_chose_downloads_nothing(tmp_path: Path) -> None:
