@@ -222,10 +222,13 @@ class GrammarCompiler:
             found = self._trials.call([grammar.kind.value, grammar.text, grammar.strict, steps])
         except LimitExceeded as error:
             self._trials.start()
-            why = f"its trial {error}"
             if isinstance(error, Interrupted):  # not cached
-                raise _refused(grammar, why) from error
-            return why
+                raise InvalidRequest(
+                    "grammar",
+                    f"grammar could not be tried: its trial {error} on a busy machine. Try again, or "
+                    "simplify it.",
+                ) from error
+            return f"its trial {error}"
         taken: int | str = found.get("refused") or found["bytes"]
         return taken
 
