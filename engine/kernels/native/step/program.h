@@ -141,7 +141,8 @@ private:
             apply(op, scratch, thread);
             if (!op.barrier || index + 1 == end_) continue;
             pool_.barrier();
-            if (ended_) return;
+            // Behind any other operation a thread could still read what the next token has changed.
+            if (op.code == Code::SAMPLE && ended_) return;
         }
     }
 
