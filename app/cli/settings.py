@@ -7,7 +7,6 @@ import json
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -65,7 +64,7 @@ def settings(
     if device == "cuda" and not devices.has_driver():
         print("Note: without an NVIDIA driver, as here, the app runs on the CPU.", file=sys.stderr)
     if as_json:
-        print(json.dumps(asdict(preferences), ensure_ascii=False))
+        print(json.dumps(preferences.as_json, ensure_ascii=False))
 
 
 def _started_with(text: str) -> dict[str, Any]:

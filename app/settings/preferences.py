@@ -57,6 +57,15 @@ class Preferences:
         """The pair to start with; None: the one shipped with the app."""
         return {StartWith.CHOSEN: self.chosen, StartWith.LAST: self.last}.get(self.start_with)
 
+    @property
+    def as_json(self) -> Values:
+        """Return the fields as values of JSON; of a pair, ``PAIR`` alone."""
+        values = asdict(self)
+        for name in ("chosen", "last"):
+            if pair := values[name]:
+                values[name] = {field: pair[field] for field in PAIR}
+        return values
+
     def over(self, request: LoadRequest, fixed: Collection[str]) -> LoadRequest:
         """Return what to load first. ``request`` is the command line's; ``fixed`` names the options that
         were stated there, which these preferences do not replace."""
@@ -89,10 +98,7 @@ class PreferencesFile:
         changes |= {name: _pair(asdict(pair)) for name, pair in pairs.items()}
         with self._file.change() as values:
             changed = replace(_parse(values, self.path), **changes)
-            values.update(asdict(changed))
-            for name in ("chosen", "last"):
-                pair = getattr(changed, name)
-                values[name] = pair and {field: getattr(pair, field) for field in PAIR}
+            values.update(changed.as_json)
         return changed
 
     def remember(self, loaded: LoadRequest) -> None:

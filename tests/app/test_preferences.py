@@ -112,6 +112,10 @@ def test_the_command_shows_and_changes_them(foretoken: Foretoken, tmp_path: Path
     told = foretoken(*words, "--threads", "default", "--json")
     assert "CPU threads: automatic." in told.out
     assert told.last_json["start_with"] == "last"
+    PreferencesFile(tmp_path).remember(LoadRequest(target="pip"))
+    kept = json.loads((tmp_path / FILE).read_text())  # with a pair, --json ended in a traceback
+    assert {**foretoken(*words, "--json").last_json, "version": 1} == kept
+    assert kept["last"]["target"] == "pip"
     for mistake in (("--threads", "many"), ("--start", "/nowhere/x.gguf"), ("--device", "tpu")):
         refused = foretoken(*words, *mistake)
         assert refused.status == 2
