@@ -121,9 +121,10 @@ def chat(
     )
     folder = paths.data_folder(data_dir)
     images = replies.images_in(image or ())
+    if trace is not None:
+        output.check_writable(trace, "trace")
     check_settings(folder, load)
     with (
-        trace_to(trace) as write_event,
         open_for_command(load, folder, proposer) as engine,
         contextlib.ExitStack() as scope,
     ):
@@ -151,6 +152,7 @@ def chat(
             attached=replies.fitted_text(files, engine, prompt or "") if files else "",
             images=images,
         )
+        write_event = scope.enter_context(trace_to(trace))  # last: it empties the file
         done = converse_all(engine, conversations, reply_options, write_event, marks)
     if as_json:
         print(json.dumps(replies.as_json(done), ensure_ascii=False))

@@ -41,7 +41,7 @@ SERVER = "--pair http://127.0.0.1:9"
         (["--pair", "./no/such/folder"], "no/such/folder"),
         (["--pair", "pip::pip-draft::/no/such"], "There is no folder or file /no/such."),
         (["--head", "/no/such"], "--head: There is no folder /no/such"),
-        (["--trace", "/no/such/folder/trace.jsonl"], "The trace cannot be written"),
+        (["--trace", "/no/such/folder/trace.jsonl"], "or choose another --trace"),
         (["--max-tokens", "many"], "--max-tokens"),
         (["--frobnicate"], "--frobnicate"),
         (
@@ -153,6 +153,17 @@ def test_a_folder_that_is_no_model_is_told(foretoken: Foretoken, tmp_path: Path)
     result = foretoken("chat", "Hello", "--pair", tmp_path)
     assert result.status == 2
     assert str(tmp_path) in result.err
+
+
+@pytest.mark.parametrize("words", [("--pair", "no-such-pair"), ("--mcp", "absent.json")])
+def test_a_mistake_leaves_the_last_trace_as_it_was(
+    foretoken: Foretoken, model: Path, tmp_path: Path, words: tuple[str, str]
+) -> None:
+    """It was emptied before the model was loaded."""
+    file = tmp_path / "trace.jsonl"
+    file.write_text("kept")
+    result = foretoken("chat", "Hello", "--pair", model, *words, "--trace", file)
+    assert (result.status, file.read_text()) == (2, "kept")
 
 
 def test_a_draft_with_another_vocabulary_is_told_with_sizes(
