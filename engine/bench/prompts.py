@@ -46,7 +46,7 @@ def read(file: Path = SHIPPED) -> list[Prompt]:
     Raises InvalidRequest that names the line.
     """
     try:
-        lines = bounded(file).decode("utf-8").splitlines()
+        lines = bounded(file).decode("utf-8").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidRequest(
             "prompts", f"{file} cannot be read: {what_failed(error)}. Give a file of JSON lines."

@@ -38,7 +38,7 @@ def read(path: Path) -> Prompts:
     Lines with ``"held_out": true`` are held out. Raises PromptsError.
     """
     try:
-        lines = bounded(path, LARGEST).decode("utf-8").splitlines()
+        lines = bounded(path, LARGEST).decode("utf-8").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise PromptsError(
             f"{path} cannot be read ({what_failed(error)}). Give a file of JSON lines, "

@@ -9,6 +9,8 @@ import pytest
 
 from engine.bench import prompts
 from engine.errors import InvalidRequest
+from engine.train.data.prompts import read as read_training
+from engine.values.messages import Message
 
 
 def test_the_shipped_set_holds_the_four_kinds_in_equal_numbers() -> None:
@@ -27,6 +29,14 @@ def test_prompt_turns_and_spec_bench_categories_are_understood(tmp_path: Path) -
         prompts.Prompt("other", ("hi",)),
         prompts.Prompt("qa", ("a", "b")),
     ]
+
+
+def test_only_a_line_feed_ends_a_line_for_benches_and_training(tmp_path: Path) -> None:
+    """JSON may have the other line breaks of Unicode in its texts; such files were refused."""
+    file, text = tmp_path / "p.jsonl", "a\u2028b\u2029c\x85d"
+    file.write_bytes(f'{{"prompt": "{text}"}}\r\n{{"prompt": "e"}}'.encode())
+    assert [each.turns for each in prompts.read(file)] == [(text,), ("e",)]
+    assert read_training(file).learned == ((Message("user", text),), (Message("user", "e"),))
 
 
 @pytest.mark.parametrize(
