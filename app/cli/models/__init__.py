@@ -20,6 +20,7 @@ from app.cli.text.output import table
 from app.settings.defaults import Default, Defaults
 from engine.api import LoadRequest
 from engine.errors import InvalidRequest, ModelError
+from engine.values import require
 from engine.values.units import counted
 
 if TYPE_CHECKING:
@@ -185,6 +186,8 @@ def download(
         hub.download_repository(model, file, inventory)
         return
     pairing = inventory.resolve(LoadRequest.parse(model))
+    instead = "Leave it out, or give the model's repository, which `foretoken models` lists."
+    require(not file, "file", f"chooses in a repository, which {model} is not. {instead}")
     drafting = pairing.target.companions if pairing.draft is None else (pairing.draft,)
     for spec in (pairing.target, *drafting):
         with Status() as status:

@@ -103,6 +103,7 @@ def test_a_mistake_is_one_message_and_status_2(
             "--thinking-budget needs a chat template, which --raw",
         ),
         ("models defaults nope --clear", "'nope' has no measured default"),
+        ("models download pip --file a.gguf", "--file chooses in a repository, which pip is not"),
         ("plan llama-3.1-8b --gpus H100 --context 31", "--context is 31; it must be 32 to"),
         ("ui --context 5", "--context is 5; it must be 32 or more"),
         ("diagnostics --pair pip", "--pair has no use without --gpu"),
