@@ -15,6 +15,7 @@ from typer import Option
 
 from app.cli import bench, chat, mcp, models, plan, race, serve, settings, train, verify, worker
 from app.cli.group import group
+from app.cli.text.output import harmless
 from engine.errors import ForetokenError, GenerationFailed
 
 cli = group(
@@ -59,5 +60,5 @@ def run(command: Callable[[], object]) -> None:
     try:
         command()
     except ForetokenError as error:
-        print(f"foretoken: {error}", file=sys.stderr)
+        print(f"foretoken: {harmless(str(error))}", file=sys.stderr)  # it may quote a server
         sys.exit(1 if isinstance(error, GenerationFailed) else 2)

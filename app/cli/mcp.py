@@ -12,7 +12,7 @@ from typer import Argument
 from app import paths
 from app.cli import options
 from app.cli.group import group
-from app.cli.text.output import table
+from app.cli.text.output import harmless, table
 from app.cli.text.tools import read_file
 from app.mcp.config import GivenServers, McpFile, read_servers
 from app.mcp.servers import McpServers, ServerState
@@ -43,7 +43,7 @@ def list_servers(
         print(f"No servers in {place}. Add one in Settings, Tools.")
         return
     rows = [(each.name, "on" if each.on else "off", each.line) for each in found.given]
-    print(table(("name", "", "command or address"), rows, frozenset()))
+    print(harmless(table(("name", "", "command or address"), rows, frozenset())))
 
 
 @cli.command("test")
@@ -71,7 +71,7 @@ def test_servers(
         print(json.dumps(list(map(_as_json, states)), ensure_ascii=False))
     else:
         for state in states:
-            print(_text(state))
+            print(harmless(_text(state)))
     if failed := [each.config.name for each in states if each.phase == "failed"]:
         raise InvalidRequest("names", f"{', '.join(failed)} failed.")
 

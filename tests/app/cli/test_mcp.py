@@ -46,6 +46,20 @@ def test_servers_are_listed_without_being_started_and_tested_by_being_started(
     assert "b failed" in tested.err
 
 
+def test_a_server_cannot_steer_the_terminal(foretoken: Foretoken, chat: Any, file: Path) -> None:
+    """Its escape sequences were written as they came, and its command could be disguised."""
+    hostile = "import sys; sys.exit(chr(27) + '[2J')  # \x9b2J\u202e"
+    server = {"command": sys.executable, "args": ["-c", hostile]}
+    file.write_text(json.dumps({"mcpServers": {"b": server}}), encoding="utf-8")
+    listed, tested = (foretoken("mcp", each, "--file", file) for each in ("list", "test"))
+    for shown, words in (
+        (listed.out, "# ?2J?"),
+        (tested.out, "It said: ?[2J"),
+        (chat("Hi").err, "It said: ?[2J"),
+    ):
+        assert words in shown and not set(shown) & set("\x1b\x9b\u202e")
+
+
 @pytest.fixture
 def chat(foretoken: Foretoken, file: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """``chat("question", typed="y\\n")``, answered by an engine that calls what the question names."""
