@@ -23,8 +23,9 @@ _RECIPIENT = re.compile(r"\bto=(?:functions\.)?([A-Za-z0-9_.-]+)")
 class Channels(Protocol):
     """The channels of one reply."""
 
-    def read(self, token: int, text: str) -> str:
-        """Return what the next token, with its own ``text``, adds to the reply."""
+    def read(self, token: int, text: str) -> tuple[str, str]:
+        """Return what the next token, with its own ``text``, adds to the reply: marks that are written
+        here, and behind them the model's own text."""
 
 
 def channels_of(token_named: Callable[[str], int | None]) -> Channels | None:
@@ -54,29 +55,30 @@ class Harmony:
         self._said = self._hidden = self._calling = False
         self._thinking = False  # the thought was opened and not closed
 
-    def read(self, token: int, text: str) -> str:
+    def read(self, token: int, text: str) -> tuple[str, str]:
         name = self._names.get(token, "")
         first, self._first = self._first, False
         match name:
             case "<|start|>":
                 self._header = ""
-                return self._close_call()
+                return self._close_call(), ""
             case "<|end|>" | "<|call|>":
-                return self._close_call()
+                return self._close_call(), ""
             case "<|message|>" if self._header is not None:
-                return self._begin(self._header)
+                return self._begin(self._header), ""
         if self._header is None:
             self._said |= not (self._thinking or self._hidden)
-            return "" if self._hidden else text
+            return "", "" if self._hidden else text
         self._header += name or text
         headed = self._header.startswith("<|channel|>") or " to=".startswith(self._header[:4])
         if (first and not headed) or len(self._header) > _LONGEST:
             text, self._header = self._header, None
             self._said = True
-            return self._close_thought() + text
-        return ""
+            return self._close_thought(), text
+        return "", ""
 
     def _begin(self, header: str) -> str:
+        """Return the mark of the message that begins behind ``header``."""
         self._header, self._hidden = None, False
         called = _RECIPIENT.search(header)
         channel = _CHANNEL.search(header)
@@ -114,27 +116,28 @@ class GemmaChannels:
         self._header: str | None = None  # of the channel that begins
         self._said = self._hidden = self._thinking = False
 
-    def read(self, token: int, text: str) -> str:
+    def read(self, token: int, text: str) -> tuple[str, str]:
         if token == self._opening:
             self._header = "" if self.HEADED else None
             self._hidden, self._thinking = self._said, not self._said
-            return self._open() if self._header is None else ""
+            return self._open() if self._header is None else "", ""
         if token == self._closing:
             closing = THOUGHT if self._thinking else ""
             if self._header is not None:
                 closing = self._open() + closing
             self._header, self._hidden, self._thinking = None, False, False
-            return closing
+            return closing, ""
+        mark = ""
         if self._header is not None:
             self._header += text
             name, line, rest = self._header.partition("\n")
             if not line and "thought".startswith(name):
-                return ""
+                return "", ""
             # The mark stands behind the header, of which no token is one of the thought.
-            text = self._open() + (rest if name == "thought" else self._header)
+            mark, text = self._open(), rest if name == "thought" else self._header
             self._header = None
         self._said |= bool(text.strip()) and not (self._thinking or self._hidden)
-        return "" if self._hidden else text
+        return mark, "" if self._hidden else text
 
     def _open(self) -> str:
         return THINK if self._thinking else ""

@@ -73,13 +73,16 @@ class OutputProcessor:
     def _add(self, token: int) -> str:
         """Add one token to the text, up to where it stops; return its own text."""
         text = self.detokenizer.push(token) + self.names.get(token, "")
+        mark = ""
         if self.channels is not None:
-            text = self.channels.read(token, text)
-        self.end += len(text)
+            mark, text = self.channels.read(token, text)
+        # No stop string is found in a mark, nor across it: the model did not write it.
+        before = self.stops.flush() + mark if mark else ""
+        self.end += len(mark + text)
         self.tokens.append(token)
-        self.text.append(self.stops.push(text))
+        self.text.append(before + self.stops.push(text))
         self.stopped = self.stops.found is not None or self._repeats(self.text[-1])
-        return text
+        return mark + text
 
     def _repeats(self, text: str) -> bool:
         """Return whether the reply's next ``text`` completes a call that was made before."""

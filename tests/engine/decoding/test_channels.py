@@ -85,10 +85,10 @@ def test_thought_answer_and_calls_are_told_apart(
     text = ""
     for part in re.split(f"({'|'.join(map(re.escape, names))})", reply):
         if part in names:
-            text += channels.read(names.index(part), "")
+            text += "".join(channels.read(names.index(part), ""))
             continue
         for at in range(0, len(part), size):
-            text += channels.read(99, part[at : at + size])
+            text += "".join(channels.read(99, part[at : at + size]))
     parts = split(text)
     assert (parts.thought, parts.answer) == (thought, answer)
 

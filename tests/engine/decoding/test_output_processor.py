@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.decoding.loop import StoppingCriteria
+from engine.decoding.text.channels import Harmony
 from engine.decoding.text.output_processor import OutputProcessor
 from engine.events import (
     Budget,
@@ -22,6 +23,7 @@ from engine.events import (
     Timing,
     Tree,
 )
+from engine.thoughts import THINK, THOUGHT
 from engine.tool_calls.styles import HERMES, LLAMA, MISTRAL_LIST, CallStyle
 from engine.values.tools import ToolCall
 
@@ -29,10 +31,12 @@ EOS = 256
 
 
 class Bytes:
-    """A codec whose tokens are the bytes of UTF-8: most characters of the world take several."""
+    """A codec whose tokens are the bytes of UTF-8: most characters of the world take several.
+
+    Those from ``EOS`` on are control tokens."""
 
     def decode(self, tokens: Sequence[int]) -> str:
-        return bytes(token for token in tokens if token != EOS).decode(errors="replace")
+        return bytes(token for token in tokens if token < EOS).decode(errors="replace")
 
     def token_text(self, token: int) -> str:
         return self.decode([token])
@@ -69,11 +73,16 @@ def narrated(
     calls: CallStyle | None = None,
     offered: Sequence[str] = (),
 ) -> list[Event]:
-    tokens = [*text.encode(), EOS]
     codec: Any = Bytes()
     processor = OutputProcessor(
         codec, [], stop, StoppingCriteria(10**9, (EOS,)), calls=calls, tools=offered
     )
+    return events_of(processor, [*text.encode(), EOS], sizes)
+
+
+def events_of(
+    processor: OutputProcessor, tokens: Sequence[int], sizes: Sequence[int]
+) -> list[Event]:
     events: list[Event] = []
     for each in rounds(tokens, sizes):
         events.append(processor.add(each))
@@ -110,6 +119,24 @@ def test_a_character_of_several_tokens_stands_where_its_last_token_completes_it(
 def test_a_stop_string_ends_the_reply_and_moves_no_place() -> None:
     events = narrated("漢 STAY 😀 STOP after", ("STOP",), [2, 5, 1])
     assert check_places(events).text == "漢 STAY 😀 "
+
+
+@pytest.mark.parametrize(
+    ("stop", "answer"), [("\n", "b!"), ("\n\n", "b!"), ("b", ""), ("a!b", "b!")]
+)
+def test_a_stop_string_is_found_in_the_models_own_text_alone(stop: str, answer: str) -> None:
+    """gpt-oss' replies ended at the line feed of the mark that is written around its thought."""
+    ids = {name: EOS + 1 + at for at, name in enumerate(Harmony.NAMES)}
+    channel, message, start, end, *_ = ids.values()
+    thought = [channel, *b"analysis", message, *b"a!", end, start, *b"assistant"]
+    tokens = [*thought, channel, *b"final", message, *b"b!", EOS]
+    codec: Any = Bytes()
+    processor = OutputProcessor(
+        codec, [], (stop,), StoppingCriteria(10**9, (EOS,)), channels=Harmony(ids)
+    )
+    finished = check_places(events_of(processor, tokens, [3]))
+    assert finished.text == f"{THINK}a!{THOUGHT}{answer}"
+    assert finished.stop_string == (None if answer else stop)
 
 
 @pytest.mark.parametrize("style", [HERMES, MISTRAL_LIST, LLAMA], ids=lambda style: style.name)

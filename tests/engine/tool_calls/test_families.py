@@ -131,10 +131,11 @@ def in_reply(family: Family, text: str) -> str:
     if channels is None:
         return text
     parts = re.split(f"({'|'.join(map(re.escape, MARKS))})", text)
-    return "".join(
+    read = (
         channels.read(MARKS.index(part), "") if part in MARKS else channels.read(99, part)
         for part in parts
     )
+    return "".join(mark + said for mark, said in read)
 
 
 def read(family: Family, text: str, step: int) -> tuple[str, list[tuple[str, Any]]]:
