@@ -41,7 +41,33 @@ def without_system(messages: Sequence[Message]) -> list[Message]:
     if len(messages) < 2 or messages[0].role != "system":
         return list(messages)
     system, first, *rest = messages
-    return [replace(first, content=f"{system.content}\n\n{first.content}"), *rest]
+    return [_joined(system, first), *rest]
+
+
+def one_system(messages: Sequence[Message]) -> list[Message]:
+    """Return ``messages`` with one system message at most, the first, for templates that take no more.
+
+    Those at the beginning are joined. A later one becomes text of the user, joined to a user's message
+    beside it.
+    """
+    turns: list[Message] = []
+    was_late = False
+    for message in messages:
+        before = turns[-1].role if turns else "system"
+        late = message.role == "system" != before
+        role = "user" if late else message.role
+        joins = turns and role == before and (role == "system" or late or was_late)
+        turn = _joined(turns.pop(), message) if joins else message
+        turns.append(replace(turn, role=role))
+        was_late = late
+    return turns
+
+
+def _joined(first: Message, second: Message) -> Message:
+    """Return ``second`` with the text and images of ``first`` before its own."""
+    before = f"{first.content}\n\n"
+    images = (replace(each, place=each.place + len(before)) for each in second.images)
+    return replace(second, content=before + second.content, images=(*first.images, *images))
 
 
 def _plain(messages: Sequence[Message], style: CallStyle) -> Iterator[Message]:

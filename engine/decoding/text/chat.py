@@ -13,7 +13,7 @@ from engine.errors import ForetokenError, InvalidRequest
 from engine.models.checkpoints.chat_template import Render, Values
 from engine.request import OptionValue, Request
 from engine.thoughts import choices_of, reasoning_name, template_values
-from engine.tool_calls.prompting import in_words, without_system
+from engine.tool_calls.prompting import in_words, one_system, without_system
 from engine.tool_calls.styles import CallStyle, is_harmony, style_of
 from engine.values.messages import Message, pieces, with_text
 from engine.values.tools import ToolCall, json_object
@@ -216,15 +216,19 @@ class ChatTemplate:
     def _rendered(
         self, messages: list[Message], definitions: Any, values: Values, *, worded: bool
     ) -> str:
+        """Return the rendered messages, in the first form that the template does not refuse."""
         assert self._render is not None
-        try:
-            return self._render(self._turns(messages), definitions, values)
-        except ForetokenError:
-            raise
-        except Exception:
-            if not worded:
+        joined = one_system(messages)
+        forms = [messages] + [joined] * (joined != messages)
+        forms += [without_system(joined)] * worded
+        for form in forms[:-1]:
+            try:
+                return self._render(self._turns(form), definitions, values)
+            except ForetokenError:
                 raise
-            return self._render(self._turns(without_system(messages)), definitions, values)
+            except Exception:  # a template is a program, and raises what it likes
+                continue
+        return self._render(self._turns(forms[-1]), definitions, values)
 
     def _turns(self, messages: Sequence[Message]) -> list[dict[str, Any]]:
         """Return the messages in the form that the template expects."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,9 @@ import pytest
 from engine.decoding.text.codec import TextCodec
 from engine.errors import InvalidRequest
 from engine.request import Request
+from engine.tool_calls.prompting import one_system
 from engine.tool_calls.styles import GEMMA_CODE, HERMES
-from engine.values.messages import Message
+from engine.values.messages import Image, Message, pieces
 from engine.values.tools import Tool, ToolCall
 from tests.support.checkpoints import write_tokenizer
 
@@ -91,6 +93,45 @@ def test_a_system_message_that_a_template_refuses_stands_in_the_first_of_the_use
     assert said.count("<|user|>") == 1 and "Find it." in said
     with pytest.raises(InvalidRequest, match="no system"):
         made.render(Request(messages=(Message("system", "Be brief."), CHAT[0])))
+
+
+STRICT = (
+    "{% for m in messages %}"
+    "{% if m.role == (loop.previtem.role if loop.previtem else 'assistant') or "
+    "m.role == 'system' and not loop.first %}{{ raise_exception('no') }}{% endif %}"
+    "<|{{ m.role }}|>{{ m.content }}<|end|>{% endfor %}<|assistant|>"
+)
+
+
+@pytest.mark.parametrize(
+    ("roles", "turns"),
+    [
+        ("ssu", ["system 0\n\n1", "user 2"]),
+        ("susau", ["system 0", "user 1\n\n2", "assistant 3", "user 4"]),
+        ("uasu", ["user 0", "assistant 1", "user 2\n\n3"]),
+        ("uasa", ["user 0", "assistant 1", "user 2", "assistant 3"]),
+    ],
+)
+def test_system_messages_are_joined_for_a_template_that_takes_only_a_first(
+    tmp_path: Path, roles: str, turns: list[str]
+) -> None:
+    """Agents send several, and late ones: Qwen 3.5's, Gemma 3's and Mistral's templates refused each."""
+    named = {"s": "system", "u": "user", "a": "assistant"}
+    messages = tuple(Message(named[role], str(at)) for at, role in enumerate(roles))
+    said, _ = prompt(codec(tmp_path, STRICT), messages=messages, tools=())
+    expected = [f"<|{turn.replace(' ', '|>', 1)}<|end|>" for turn in turns]
+    assert said == "".join([*expected, "<|assistant|>"])
+    as_sent, _ = prompt(codec(tmp_path, WITH_TOOLS), messages=messages, tools=())
+    assert as_sent.count("<|system|>") == roles.count("s")  # which takes them as they are
+
+
+def test_joined_messages_keep_the_places_of_their_images() -> None:
+    image = Image(b"", 1)
+    (_, user) = one_system(
+        [Message("user", "a"), Message("assistant", "b"), Message("system", "see"),
+         Message("user", "cd", images=(image,))]
+    )[1:]  # fmt: skip
+    assert [*pieces(user)] == ["see\n\nc", replace(image, place=6), "d"]
 
 
 @pytest.mark.parametrize("template", [WITH_TOOLS, None], ids=["its own", "in words"])
