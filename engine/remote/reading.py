@@ -34,8 +34,9 @@ class Reading:
         """Other fields: llama-server's ``timings``, vLLM's ``metrics``, LM Studio's ``stats``."""
         self.decoded_per_iteration: float | None = None
         """TensorRT-LLM's, of this reply."""
-        self._thinking = False
+        self._thinking = self._answers = False  # a thought is open; no more may follow
         self._call: int | None = None
+        self._has_arguments = False  # the open call
 
     def add(self, chunk: Json) -> str:
         """Return the text that ``chunk`` adds. Raise TypeError, KeyError, AttributeError for no chunk."""
@@ -63,8 +64,8 @@ class Reading:
         if isinstance(mean, int | float):
             self.decoded_per_iteration = float(mean)
         if choice.get("finish_reason"):
-            yield from self.end()
             self.reason = _REASONS.get(choice["finish_reason"], FinishReason.STOP)
+            yield from self.end()
             stop = choice.get("stop_reason", choice.get("matched_stop"))  # vLLM's, SGLang's
             self.stop_string = stop if isinstance(stop, str) else None
 
@@ -76,8 +77,11 @@ class Reading:
             yield from self.called(call)
 
     def thought(self, text: str) -> Iterator[str]:
-        """Yield ``text`` of the thoughts, with their opening."""
-        if text and not self._thinking:
+        """Yield ``text`` of the thoughts, with their opening. One behind the answer's beginning is left
+        out: there is no place for it."""
+        if not text or self._answers:
+            return
+        if not self._thinking:
             yield THINK
             self._thinking = True
         yield text
@@ -86,15 +90,18 @@ class Reading:
         """Yield ``text`` of the answer, after closing the thoughts."""
         if text:
             yield from self.end()
+            self._answers |= bool(text.strip())
         yield text
 
     def end(self) -> Iterator[str]:
-        """Close open thoughts or an open tool call."""
+        """Close open thoughts or an open tool call. One that ``max_tokens`` did not cut has arguments."""
         if self._thinking:
-            self._thinking = False
+            self._thinking, self._answers = False, True
             yield THOUGHT
         if self._call is not None:
             self._call = None
+            if not self._has_arguments and self.reason is not FinishReason.LENGTH:
+                yield "{}"
             yield CALLS.tail
 
     def called(self, call: Json) -> Iterator[str]:
@@ -104,5 +111,7 @@ class Reading:
             again = self._call is not None
             yield from self.end()
             yield f"{CALLS.between if again else ''}{CALLS.head}{function['name']}{CALLS.middle}"
-            self._call = index
-        yield function.get("arguments") or ""
+            self._call, self._has_arguments, self._answers = index, False, True
+        arguments = function.get("arguments") or ""
+        self._has_arguments |= bool(arguments.strip())
+        yield arguments

@@ -29,6 +29,9 @@ class JsonArguments:
             elif character in "{[":
                 self._depth += 1
             elif character in "}]":
+                if not self._depth:  # the object is missing
+                    self.ended = True
+                    return at
                 self._depth -= 1
                 if not self._depth:
                     self.ended = True

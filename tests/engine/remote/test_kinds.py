@@ -15,9 +15,10 @@ from engine.api import LoadRequest
 from engine.errors import InvalidRequest
 from engine.events import Emitted, Finished, FinishReason, Prefilled, Started
 from engine.remote.engine import RemoteEngine
+from engine.remote.reading import CALLS, Reading
 from engine.reply import ReplyState
 from engine.request import Control, Request, Speculation
-from engine.tool_calls.reading import Arguments, CallReader, CallStart
+from engine.tool_calls.reading import Arguments, CallReader, CallStart, Content
 from engine.values.grammar import Grammar, GrammarKind
 from engine.values.messages import Message
 from engine.values.sampling import Sampling
@@ -344,13 +345,55 @@ def test_what_a_server_does_not_take_is_refused_and_not_left_out(connect: Connec
     assert not played.posted("/v1/chat/completions")
 
 
+def delta(**fields: Any) -> dict[str, Any]:
+    return {"choices": [{"index": 0, "delta": fields}]}
+
+
+def call(index: int, **function: str) -> dict[str, Any]:
+    return delta(tool_calls=[{"index": index, "id": "x", "function": function}])
+
+
+END, CUT = (
+    {"choices": [{"index": 0, "delta": {}, "finish_reason": reason}]}
+    for reason in ("tool_calls", "length")
+)
+
+
+@pytest.mark.parametrize(
+    ("deltas", "said", "calls"),
+    [
+        ([call(0, name="find"), call(1, name="open", arguments="{}")], "", ["find {}", "open {}"]),
+        ([call(0, name="find"), END], "", ["find {}"]),
+        ([call(0, name="find"), CUT], "", ["find "]),
+        (
+            [call(0, name="find", arguments="{"), delta(reasoning="x"), call(0, arguments="}")],
+            "",
+            ["find {}"],
+        ),
+        ([delta(content="A"), delta(reasoning="x"), delta(content="B")], "AB", []),
+        (
+            [delta(content="\n"), delta(reasoning="x"), delta(content="A")],
+            "\n<think>\nx\n</think>\n\nA",
+            [],
+        ),
+    ],
+)
+def test_a_call_has_arguments_and_a_thought_stands_in_front(
+    deltas: list[dict[str, Any]], said: str, calls: list[str]
+) -> None:
+    """A call without arguments, or a thought inside of one, was no JSON; one behind text was text."""
+    reading, reader = Reading(), CallReader(CALLS)
+    text = "".join(map(reading.add, deltas)) + "".join(reading.end())
+    parts = [*reader.read(text), *reader.end()]
+    assert "".join(each.text for each in parts if isinstance(each, Content)) == said
+    told = [f"{each.name} " for each in parts if isinstance(each, CallStart)]
+    for each in parts:
+        if isinstance(each, Arguments):
+            told[each.index] += each.text
+    assert told == calls
+
+
 def test_thoughts_and_calls_stand_in_the_text_as_models_write_them(connect: Connect) -> None:
-    def delta(**fields: Any) -> dict[str, Any]:
-        return {"choices": [{"index": 0, "delta": fields}]}
-
-    def call(index: int, **function: str) -> dict[str, Any]:
-        return delta(tool_calls=[{"index": index, "id": "x", "function": function}])
-
     played = Played(
         stream=sse(
             delta(reasoning_content="Let me"),
@@ -359,7 +402,7 @@ def test_thoughts_and_calls_stand_in_the_text_as_models_write_them(connect: Conn
             call(0, name="find", arguments='{"q":'),
             call(0, arguments=' "a"}'),
             call(1, name="open", arguments="{}"),
-            {"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]},
+            END,
         )
     )
     engine = connect(played)

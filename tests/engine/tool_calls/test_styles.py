@@ -102,6 +102,14 @@ def test_what_may_be_written_is_read_however_it_comes(
     assert fits(grammars, free, words) and read(style, words, 2) == [Content(words)]
 
 
+def test_a_call_without_arguments_ends() -> None:
+    """The rest of the reply was taken for its arguments."""
+    text = HERMES.written([ToolCall("", "add", ""), CALLS[0]])
+    expected = [CallStart(0, "add"), CallStart(1, "add"), Arguments(1, CALLS[0].arguments)]
+    for step in (1, 3, len(text)):
+        assert read(HERMES, text, step) == expected
+
+
 @every_style
 def test_a_call_is_one_of_a_tool_by_its_schema(grammars: GrammarCompiler, style: CallStyle) -> None:
     one, two = style.written(CALLS[:1]), style.written(CALLS)
