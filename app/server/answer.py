@@ -91,6 +91,11 @@ class Answer:
         """The calls in the reply; the last one may be incomplete."""
         return () if self.calls is None else self.calls.calls
 
+    @property
+    def cut(self) -> bool:
+        """True if the last call is incomplete: a limit or a stop string ended the reply inside it."""
+        return bool(self.called) and self.called[-1].object is None
+
 
 NEVER = -9999.0
 """OpenAI's log probability for a probability of zero."""
@@ -190,9 +195,9 @@ Dialect = ChatDialect | TextDialect
 
 
 def chat_reason(answer: Answer) -> str | None:
-    """Return the finish reason of a chat's reply."""
-    reason = answer.reply.reason
-    return "tool_calls" if answer.called and reason is FinishReason.STOP else reason
+    """Return the finish reason of a chat's reply. That of one whose last call was cut is the engine's."""
+    reason, complete = answer.reply.reason, bool(answer.called) and not answer.cut
+    return "tool_calls" if complete and reason is FinishReason.STOP else reason
 
 
 def stop_found(answer: Answer) -> dict[str, str]:

@@ -106,14 +106,15 @@ class Job:
         }
 
     def output(self, status: str, answer: Answer) -> list[Json]:
-        """Return the reply as items. The last one has ``status``, unless it is a complete call."""
+        """Return the reply as items. The last one has ``status``, but a call that was cut is incomplete,
+        and any other call complete."""
         done = "completed"
         items = [self.reasoning(done, answer)] if answer.thought else []
         if answer.content or not (answer.called or (items and answer.thinks)):
             items.append(self.message(done, answer))
         items += [self.call(at, done, call) for at, call in enumerate(answer.called)]
-        if not answer.called or answer.called[-1].object is None:
-            items[-1]["status"] = status
+        if answer.cut or not answer.called:
+            items[-1]["status"] = "incomplete" if answer.cut else status
         return items
 
     def response(

@@ -9,13 +9,20 @@ from typing import Any
 import pytest
 from openai import OpenAI
 
+from app.paths import catalog_file
 from app.server.answer import Answer, chat_reason
+from app.server.responses.job import Job
+from app.server.responses.response_store import ResponseStore
+from app.server.responses.schemas import ResponseBody
+from engine.api import LoadRequest
 from engine.events import Emitted, Finished, FinishReason
+from engine.loading.catalog import open_catalog
 from engine.request import Request
 from engine.tool_calls.styles import HERMES
 from engine.values.grammar import Grammar, GrammarKind
 from engine.values.messages import Message
 from engine.values.tools import Tool, ToolCall
+from tests.support.fake_engine import FakeEngine
 from tests.support.serving import Served
 
 ASK: list[Any] = [{"role": "user", "content": "What is the weather?"}]
@@ -110,6 +117,22 @@ def test_a_reply_that_is_the_json_of_a_call_ends_for_it() -> None:
     for event in (Emitted(text=text), finished):
         answer.add(event)
     assert (answer.content, answer.called, chat_reason(answer)) == (text, [], "stop")
+
+
+def test_a_call_that_a_stop_string_cut_is_told_as_cut() -> None:
+    """Agents ran it, with half of its arguments."""
+    text = 'Well: <tool_call>\n{"name": "find", "arguments": {"q": "a'
+    request = Request(messages=(Message("user", "Find a"),), tools=(Tool("find"),))
+    answer = Answer(request, HERMES)
+    for event in (Emitted(text=text), Finished(FinishReason.STOP, "", text, None, stop_string="b")):
+        answer.add(event)
+    assert [call.arguments for call in answer.called] == ['{"q": "a']
+    assert chat_reason(answer) == "stop"
+    engine = FakeEngine(catalog=lambda: open_catalog(catalog_file()))
+    loaded = engine.load(LoadRequest(target="pip"))
+    job = Job(ResponseBody(input="Find a"), loaded, (), (), ResponseStore())
+    items = job.output("completed", answer)
+    assert [item["status"] for item in items] == ["completed", "incomplete"]
 
 
 def test_text_and_two_calls_are_told_whole_and_in_a_stream(caller: Served) -> None:
