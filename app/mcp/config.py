@@ -181,10 +181,16 @@ class McpFile:
         """Return the servers in the order in which they were added."""
         return _stored(self._file.read())
 
-    def add(self, servers: tuple[ServerConfig, ...]) -> None:
-        """Add servers. One of a name that is known replaces it, and keeps its tools that are off."""
+    def add(self, servers: tuple[ServerConfig, ...], instead_of: str = "") -> None:
+        """Add servers, and remove the one named ``instead_of``. One of a known name replaces that one.
+
+        Raises InvalidRequest for what could not be read again; the file is then unchanged.
+        """
+        for each in servers:
+            server_of(each.name, each.entry())
         with self._file.change() as values:
             known = values.setdefault("mcpServers", {})
+            known.pop(instead_of, None)
             known |= {each.name: each.entry() for each in servers}
             if len(known) > MOST_SERVERS:
                 raise _wrong(f"{len(known)} servers are too many (at most {MOST_SERVERS}).")

@@ -40,7 +40,8 @@ class ToolServersBackend:
     def import_servers(self, data: View) -> View:
         """Add the servers of a configuration of another app. ``ignored``: what has no effect here."""
         found = read_servers(str(data["text"]))
-        self._add(found.servers)
+        self._file.add(found.servers)
+        self._stop(*(each.name for each in found.servers))
         ignored = (
             f"These settings have no effect here: {', '.join(found.ignored[:10])}."
             if found.ignored
@@ -73,9 +74,9 @@ class ToolServersBackend:
             timeout_s=seconds,
             tools_off=was.tools_off if was else frozenset(),
         )
-        if was is not None and was.name != name:
-            self._remove(was.name)
-        self._add((config,))
+        old = was.name if was is not None and was.name != name else ""
+        self._file.add((config,), instead_of=old)
+        self._stop(name, old)
         return self.tool_servers()
 
     @waits
@@ -99,7 +100,8 @@ class ToolServersBackend:
     @waits
     @local_endpoint(tool_words.ELSEWHERE)
     def remove_server(self, data: View) -> View:
-        self._remove(str(data["name"]))
+        self._file.remove(str(data["name"]))
+        self._servers.stop(str(data["name"]))
         return self.tool_servers()
 
     @endpoint
@@ -115,14 +117,10 @@ class ToolServersBackend:
         self._file.rounds = whole("rounds", data["value"]) or 0
         return self.tool_servers()
 
-    def _add(self, servers: tuple[ServerConfig, ...]) -> None:
-        self._file.add(servers)
-        for each in servers:  # what runs is perhaps another program than what is configured now
-            self._servers.stop(each.name)
-
-    def _remove(self, name: str) -> None:
-        self._file.remove(name)
-        self._servers.stop(name)
+    def _stop(self, *names: str) -> None:
+        """Stop servers that were changed: what runs is perhaps another program than is configured now."""
+        for name in names:
+            self._servers.stop(name)
 
     def _find(self, name: str) -> ServerConfig | None:
         return next((each for each in self._file.servers() if each.name == name), None)

@@ -48,6 +48,19 @@ def test_keys_are_masked_and_kept_and_nothing_starts_by_being_added(backend, tmp
     assert backend.remove_server({"name": "b"})["servers"] == []
 
 
+@pytest.mark.parametrize("form", [{"name": "b"}, {"name": "b", "was": "a"}], ids=["new", "renamed"])
+def test_a_form_that_could_not_be_read_again_is_refused_and_changes_nothing(
+    backend, tmp_path, form
+) -> None:
+    """It was written, then the whole file counted as damaged: all servers and keys were gone."""
+    backend.keep_server({"name": "a", "command": "x"})
+    before = (tmp_path / "mcp.json").read_bytes()
+    with pytest.raises(InvalidRequest, match="args of b must be text of at most 8,192"):
+        backend.keep_server({**form, "command": "x", "args": "y" * 9000})
+    assert [each["name"] for each in backend.tool_servers()["servers"]] == ["a"]
+    assert (tmp_path / "mcp.json").read_bytes() == before
+
+
 def test_a_server_is_tested_turned_off_and_limited(backend) -> None:
     with closing(backend._servers):
         backend.keep_server(
