@@ -65,7 +65,7 @@ class ToolServersBackend:
         config = ServerConfig(
             name,
             command=str(data.get("command") or "").strip(),
-            args=tuple(str(data.get("args") or "").splitlines()),
+            args=_args(str(data.get("args") or ""), was.args if was else ()),
             env=_lines(data.get("env"), "=", was.env if was else {}),
             cwd=str(data.get("cwd") or "").strip(),
             url=str(data.get("url") or "").strip(),
@@ -130,6 +130,13 @@ class ToolServersBackend:
         if found is None:
             raise InvalidRequest("name", tool_words.gone(name))
         return found
+
+
+def _args(text: str, kept: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the lines of a text; if nobody edited it, the arguments as they are: one may have lines."""
+    if text == "\n".join(kept):
+        return kept
+    return tuple(text.removesuffix("\n").split("\n")) if text else ()
 
 
 def _lines(text: object, sign: str, kept: Mapping[str, str]) -> dict[str, str]:

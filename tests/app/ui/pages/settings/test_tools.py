@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from contextlib import closing
 from pathlib import Path
@@ -59,6 +60,17 @@ def test_a_form_that_could_not_be_read_again_is_refused_and_changes_nothing(
         backend.keep_server({**form, "command": "x", "args": "y" * 9000})
     assert [each["name"] for each in backend.tool_servers()["servers"]] == ["a"]
     assert (tmp_path / "mcp.json").read_bytes() == before
+
+
+def test_arguments_that_nobody_edited_stay_as_they_are(backend, tmp_path) -> None:
+    """Each line of one became an argument, and an empty one at the end was lost."""
+    args = ["-c", "print(1)\nprint(2)", "a\u2028b", ""]
+    given = json.dumps({"mcpServers": {"a": {"command": "x", "args": args}}})
+    (shown,) = backend.import_servers({"text": given})["servers"]
+    backend.keep_server({**shown, "was": "a", "seconds": "5"})
+    assert McpFile(tmp_path).servers()[0].args == tuple(args)
+    backend.keep_server({**shown, "was": "a", "args": "-c\na\u2028b\n"})
+    assert McpFile(tmp_path).servers()[0].args == ("-c", "a\u2028b")
 
 
 def test_a_server_is_tested_turned_off_and_limited(backend) -> None:
