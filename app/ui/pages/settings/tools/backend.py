@@ -7,6 +7,7 @@ variables and headers, which hold keys, never leave this process.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from app.mcp.config import CALL_S, MOST_ROUNDS, McpFile, ServerConfig, read_servers
 from app.mcp.servers import McpServers, ServerState
@@ -38,9 +39,16 @@ class ToolServersBackend:
     @waits
     @local_endpoint(tool_words.ELSEWHERE)
     def import_servers(self, data: View) -> View:
-        """Add the servers of a configuration of another app. ``ignored``: what has no effect here."""
+        """Add the servers of a configuration of another app; tools that are off stay off. ``ignored``:
+        what has no effect here."""
         found = read_servers(str(data["text"]))
-        self._file.add(found.servers)
+        off = {each.name: each.tools_off for each in self._file.servers()}
+        self._file.add(
+            tuple(
+                replace(each, tools_off=each.tools_off | off.get(each.name, frozenset()))
+                for each in found.servers
+            )
+        )
         self._stop(*(each.name for each in found.servers))
         ignored = (
             f"These settings have no effect here: {', '.join(found.ignored[:10])}."

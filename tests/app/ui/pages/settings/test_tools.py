@@ -73,6 +73,16 @@ def test_arguments_that_nobody_edited_stay_as_they_are(backend, tmp_path) -> Non
     assert McpFile(tmp_path).servers()[0].args == ("-c", "a\u2028b")
 
 
+def test_a_tool_that_is_off_stays_off_when_its_server_is_imported_again(backend, tmp_path) -> None:
+    given = {"text": '{"a": {"command": "x"}}'}
+    backend.import_servers(given)
+    backend.turn_tool({"name": "a", "tool": "delete", "on": False})
+    backend.import_servers(given)
+    assert McpFile(tmp_path).servers()[0].tools_off == {"delete"}
+    backend.turn_tool({"name": "a", "tool": "delete", "on": True})
+    assert not McpFile(tmp_path).servers()[0].tools_off
+
+
 def test_a_server_is_tested_turned_off_and_limited(backend) -> None:
     with closing(backend._servers):
         backend.keep_server(
