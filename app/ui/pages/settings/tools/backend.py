@@ -157,7 +157,9 @@ def _lines(text: object, sign: str, kept: Mapping[str, str]) -> dict[str, str]:
         name, value = name.strip(), value.strip()
         if not there or not name:
             raise InvalidRequest("env", tool_words.line(line[:80], sign))
-        found[name] = kept.get(name, "") if value == MASK else value
+        if value == MASK and name not in kept:
+            raise InvalidRequest("env", tool_words.value_again(name))
+        found[name] = kept[name] if value == MASK else value
     return found
 
 

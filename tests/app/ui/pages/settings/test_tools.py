@@ -44,6 +44,8 @@ def test_keys_are_masked_and_kept_and_nothing_starts_by_being_added(backend, tmp
     assert kept.env == {"KEY": "secret", "B": "c"}
     with pytest.raises(InvalidRequest, match="one NAME=value per line"):
         backend.keep_server({**form, "was": "b", "env": "nothing"})
+    with pytest.raises(InvalidRequest, match="Enter the value again"):  # it was stored as empty
+        backend.keep_server({**form, "was": "b", "env": f"API_KEY={MASK}"})
     with pytest.raises(InvalidRequest, match="already a server b"):
         backend.keep_server({"name": "b", "command": "y"})
     assert backend.remove_server({"name": "b"})["servers"] == []
