@@ -35,6 +35,20 @@ def ask(page, text: str, status: str = "done") -> None:
     )
 
 
+def hold_first(page, endpoint: str) -> list:
+    """Hold back the first question to an endpoint from now on. Return a list that gets its route."""
+    held: list = []
+
+    def hold(route) -> None:
+        if not held and f'"{endpoint}"' in (route.request.post_data or ""):
+            held.append(route)
+        else:
+            route.continue_()
+
+    page.route("**/*", hold)
+    return held
+
+
 def last_trace(app) -> list[dict]:
     """The kept trace of the newest reply."""
     with app.store() as store:

@@ -9,7 +9,7 @@ from playwright.sync_api import expect
 
 from engine.loading.request import LoadRequest
 from engine.remote.engine import RemoteEngine
-from tests.app.ui.chatting import ask, open_methods, open_settings
+from tests.app.ui.chatting import ask, hold_first, open_methods, open_settings
 from tests.app.ui.conftest import App, serving
 from tests.support.model_server import Played, playing, said, sse
 from tests.support.processes import free_port
@@ -130,6 +130,25 @@ def test_a_server_that_cannot_be_chatted_with_is_told_of(page) -> None:
         found = ask_server(page, f"{played.url}#large").locator(".server-found")
         expect(found.locator(".ft-error")).to_contain_text('No model "large"')
         expect(found.locator("[data-model=small]")).to_be_visible()
+
+
+def test_a_key_typed_for_another_server_is_not_sent_to_the_one_that_was_found(page) -> None:
+    """Connect sent the key that was in the form by then."""
+    with playing(Played()) as played:
+        section = ask_server(page, played.url)
+        button = section.get_by_role("button", name="Connect to small")
+        expect(button).to_be_visible()
+        section.locator("input[name=server-key]").fill("secret")
+        expect(button).to_have_count(0)
+        held = hold_first(page, "ask_server")
+        ask_server(page, played.url)
+        section.locator("input[name=server-key]").fill("secret")  # before the answer
+        expect(section).to_contain_text("Connecting")
+        held[0].continue_()
+        button.click()
+        expect(page.locator(".ft-models .now")).to_contain_text("small on 127.0.0.1")
+        assert "secret" not in {each.key for each in played.asked}
+    page.unroute("**/*")
 
 
 @pytest.mark.usefixtures("connected")

@@ -9,6 +9,7 @@ type Known = { id: string; name: string; address: string; note: string };
 type ServedModel = { id: string; context: number | null; loaded: boolean | null; loads: boolean };
 
 type Found = { name: string; place: string; address: string; models: ServedModel[]; wanted: string };
+type Asked = Found & { key: string }; // the key that it was asked with, which no other server may get
 
 export function Servers({ shown }: { shown: boolean }) {
   const { change, busy, status } = useModels();
@@ -17,7 +18,7 @@ export function Servers({ shown }: { shown: boolean }) {
   const [address, setAddress] = useState("");
   const [key, setKey] = useState("");
   const [asking, setAsking] = useState(false);
-  const [found, setFound] = useState<Found | null>(null);
+  const [found, setFound] = useState<Asked | null>(null);
   const [kept, setKept] = useState(""); // where the key is
   const refresh = useCallback(async () => setKnown((await ask("servers"))?.servers ?? []), [ask]);
   useEffect(() => void (shown && refresh()), [shown]);
@@ -25,8 +26,13 @@ export function Servers({ shown }: { shown: boolean }) {
     setAsking(true);
     setKept("");
     setFound(null);
-    setFound(await ask("ask_server", { address, key }));
+    const answer = await ask("ask_server", { address, key });
+    setFound(answer && { ...answer, key });
     setAsking(false);
+  };
+  const typed = (keep: (text: string) => void) => (text: string) => {
+    keep(text);
+    setFound(null);
   };
   const connect = async (data: object) => {
     const answer = await change("connect", data);
@@ -45,16 +51,24 @@ export function Servers({ shown }: { shown: boolean }) {
           label="Address"
           name="address"
           value={address}
-          onChange={setAddress}
+          onChange={typed(setAddress)}
           placeholder="http://127.0.0.1:8000"
         />
-        <TextInput label="API key (if required)" type="password" name="server-key" value={key} onChange={setKey} />
+        <TextInput
+          label="API key (if required)"
+          type="password"
+          name="server-key"
+          value={key}
+          onChange={typed(setKey)}
+        />
         <Button kind="primary" type="submit" text="Find models" disabled={asking} />
       </Form>
       <div class="server-found ft-stack" aria-live="polite">
         {asking && <p class="ft-hint">Connecting …</p>}
         <ErrorNote text={error} />
-        {found && <Answer found={found} onConnect={(model) => connect({ address: found.address, key, model })} />}
+        {found && (
+          <Answer found={found} onConnect={(model) => connect({ address: found.address, key: found.key, model })} />
+        )}
       </div>
       {kept && <Status text={kept} />}
       {known.length > 0 && <h3>Recent servers</h3>}
