@@ -7,7 +7,7 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from tests.app.ui.chatting import ask, go
+from tests.app.ui.chatting import ask, go, hold_first
 from tests.support.model_server import Played, playing, said, sse
 
 pytestmark = [pytest.mark.browser, pytest.mark.filterwarnings("default")]
@@ -296,17 +296,27 @@ def test_a_press_of_start_that_leaves_the_address_is_not_lost(page):
     page.locator(".race-place [name=place]").select_option("")
 
 
+def test_an_address_that_fails_late_says_nothing_beside_the_next(page):
+    page.locator(".race-place [name=place]").select_option("elsewhere")
+    held = hold_first(page, "look")
+    page.fill(".race-place [name=address]", "http://127.0.0.1:9")
+    page.keyboard.press("Tab")
+    page.wait_for_selector(".race-place .ft-hint:has-text('Connecting')")
+    page.fill(".race-place [name=address]", "http://127.0.0.1:10")
+    page.keyboard.press("Tab")
+    page.wait_for_selector(".race-place .ft-error:has-text('127.0.0.1:10')")
+    with page.expect_response(lambda answer: "127.0.0.1:9" in (answer.request.post_data or "")):
+        held[0].continue_()
+    page.wait_for_timeout(200)
+    assert "127.0.0.1:10" in page.inner_text(".race-place .ft-error")
+    page.unroute("**/*")
+    page.locator(".race-place [name=place]").select_option("")
+
+
 def test_what_is_chosen_outlives_an_answer_that_comes_late(fresh_page):
     """Each look at the page asks what can be raced; the first answer comes last."""
-    held, page = [], fresh_page
-
-    def hold(route) -> None:
-        if not held and '"offer"' in (route.request.post_data or ""):
-            held.append(route)
-        else:
-            route.continue_()
-
-    page.route("**/*", hold)
+    page = fresh_page
+    held = hold_first(page, "offer")
     page.reload()
     go(page, "race")
     while not held:

@@ -68,7 +68,7 @@ function usePlace(place: string | null, looked: string | null) {
   useEffect(() => {
     if (!looked?.trim()) return;
     setFound({ place: looked, ...USUAL, told: "Connecting …" });
-    ask("look", { place: looked }).then((answer) =>
+    ask("look", { place: looked }, true).then((answer) =>
       setFound((now) => (now.place !== looked ? now : { place: looked, ...USUAL, ...answer })),
     );
   }, [looked, ask]);

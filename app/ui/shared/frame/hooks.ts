@@ -12,19 +12,21 @@ import { theme } from "./theme";
 export const Server = createContext<Endpoints>({});
 
 // Returns `ask(name, data)`, which resolves to an endpoint's answer, or to null if that failed; `error` then says why,
-// until the next question, or with `alone` the next of its name: what nobody asked for hides no error of others. Show it
-// where the user is looking, by `<ErrorNote>`.
+// until the next question, or with `alone` the next of its name: what nobody asked for hides no error of others, and
+// fails in silence once it was asked anew. Show the error where the user is looking, by `<ErrorNote>`.
 export function useServer() {
   const server = useContext(Server);
   const [failed, setFailed] = useState(NOTHING_FAILED);
+  const latest = useRef<Record<string, object>>({}); // of each name, the data of the last question
   const setError = useCallback((error: string) => setFailed({ name: "", error }), []);
   const ask = useCallback(
     async (name: string, data = {}, alone = false) => {
       setFailed((before) => (alone && before.name !== name ? before : NOTHING_FAILED));
+      latest.current[name] = data;
       try {
         return await answered(server[name](data));
       } catch (failure) {
-        setFailed({ name, error: reason(failure) });
+        if (!alone || latest.current[name] === data) setFailed({ name, error: reason(failure) });
         return null;
       }
     },
