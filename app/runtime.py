@@ -46,8 +46,8 @@ class Runtime:
     whether no other app uses the data folder. ``serving`` and ``requests`` are settings and log of the
     API. ``fixed``: names of the command line's options that were given, which no setting overrides.
     ``tools``: the servers of tools that the user added. ``works``: whether something runs that the user
-    waits for. ``complaints``: the last warnings and errors. ``instance``: the app's name in ``Via``
-    headers.
+    waits for. ``uses``: pairs that are in use beside the engine's. ``complaints``: the last warnings
+    and errors. ``instance``: the app's name in ``Via`` headers.
     """
 
     engine: Engine
@@ -73,6 +73,7 @@ class Runtime:
     requests: RequestLog = field(default_factory=RequestLog)
     ending: ExitStack = field(default_factory=ExitStack)
     works: list[Callable[[], bool]] = field(default_factory=list)
+    uses: list[Callable[[], Iterable[LoadRequest]]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.preferences = PreferencesFile(self.data_dir)

@@ -201,9 +201,15 @@ class Trainings:
     @property
     def running(self) -> bool:
         """True while a training's process works."""
+        return bool(self.uses())
+
+    def uses(self) -> tuple[LoadRequest, ...]:
+        """Return the pair that a training's process works with; none if there is no process."""
         with self._lock:
             run = self._run()
-            return run is not None and self._process(run) is not None
+            if run is None or self._process(run) is None:
+                return ()
+            return (LoadRequest.parse(run.options.pair),)
 
     def status(self) -> Status | None:
         """Return the run in progress or the last one; None if there is none to show."""

@@ -140,8 +140,8 @@ def delete(models: Path, path: Path, in_use: Iterable[Path]) -> int:
         if any(Path(os.path.realpath(one)) in places for one in doomed):
             raise InvalidRequest(
                 "path",
-                f"{found.name} is in use. Load another model or pause the download, then delete "
-                "it.",
+                f"{found.name} is in use. Load another model, or stop the download, training or "
+                "race that uses it, then delete it.",
             )
     try:
         for one in doomed:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from app.inventory.downloads import Download, DownloadState, key_of
@@ -195,7 +196,7 @@ class DiskBackend:
         return True
 
     def _in_use(self) -> tuple[Path, ...]:
-        """Return the paths of models that are loaded, being loaded or downloaded."""
+        """Return the paths of models that are loaded, being loaded or downloaded, trained or raced."""
         runtime, used = self._runtime, []
         names: list[str | None] = []
         status = runtime.loader.status
@@ -204,6 +205,11 @@ class DiskBackend:
             used += [Path(head) for head in loaded.request.heads]
         if status.state is LoadState.WORKING:
             names += [status.target_id, status.draft_id]
+        for request in (each for uses in runtime.uses for each in uses()):
+            with suppress(ForetokenError):  # it cannot be loaded either
+                pair = runtime.inventory.named(request)
+                names += [spec.id for spec in (pair.target, pair.draft) if spec]
+                used += pair.heads
         for name in filter(None, names):
             try:
                 place = runtime.locate(runtime.inventory.spec(name))

@@ -51,6 +51,7 @@ class RaceBackend(MeasuringBackend):
         self.chat_settings = chat_settings
         self._session: RaceSession | None = None
         self._data: View = {}
+        runtime.uses.append(self._uses)
 
     @endpoint
     def offer(self, data: View | None = None) -> View:
@@ -98,6 +99,11 @@ class RaceBackend(MeasuringBackend):
         if (loaded.target_id, loaded.draft_id) != (target, draft) or {*sides} != {PLAIN, DRAFT}:
             return None
         return median if sides[0] == PLAIN else 1 / median
+
+    def _uses(self) -> tuple[LoadRequest, ...]:
+        """Return the pair or server that a running race loads for its base."""
+        place = (self.measurements.asked(self.PAGE) or {}).get("place")
+        return () if place is None else (LoadRequest.parse(str(place).strip()),)
 
     @endpoint
     def more(self, data: View) -> View:

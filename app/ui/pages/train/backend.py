@@ -44,6 +44,7 @@ class TrainBackend:
         proposer for it."""
         self._runtime, self._trainings, self._pickers = runtime, trainings, pickers
         self._speed, self._draft_with = speed, draft_with
+        runtime.uses.append(trainings.uses)
 
     @endpoint
     def training_choices(self, data: View | None = None) -> View:
