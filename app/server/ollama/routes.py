@@ -51,7 +51,8 @@ DEFAULT = Sampling().temperature
 _OLLAMA = "0.12.11"
 """The version of Ollama whose protocol this is. Programs refuse old ones."""
 _NEVER_S = 2**63 / 1e9
-"""Until what never ends, in seconds: Ollama's clients read a time, and without one show "Stopping"."""
+"""Until what never ends, in seconds, as in Go: Ollama's clients read a time, and without one show
+"Stopping"."""
 _START = "Start it with --load-on-demand."
 
 
@@ -84,11 +85,12 @@ def add_routes(router: APIRouter, service: Service) -> None:
     async def running() -> Response:
         here = models.runtime.engine.resident
         every_model = await to_thread.run_sync(models.described)
+        never = time() + _NEVER_S
         loaded = [one for one in every_model if one.loaded]
         entries = [
             {
                 **_entry(one),
-                "expires_at": _time(time() + _NEVER_S if one.expires is None else one.expires),
+                "expires_at": _time(never if one.expires is None else min(one.expires, never)),
                 "context_length": one.context,
                 "size_vram": one.bytes * (pair.device != "cpu"),
             }

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, FiniteFloat
 
 from app.server.errors import NO_TOOLS, REFUSED, Refused, is_nothing, unsupported
 from app.server.fields.schemas import (
@@ -83,9 +83,9 @@ class OllamaBody(Body):
     format: Literal["json", ""] | dict[str, Any] | None = None
     options: OllamaOptions | None = None
     think: bool | Literal["low", "medium", "high", "max"] | None = None
-    keep_alive: float | Annotated[str, Field(max_length=40), AfterValidator(_duration)] | None = (
-        None
-    )
+    keep_alive: (
+        FiniteFloat | Annotated[str, Field(max_length=40), AfterValidator(_duration)] | None
+    ) = None
     logprobs: bool | None = None
     top_logprobs: Annotated[int, Field(ge=0, le=MAX_TOP_LOGPROBS)] | None = None
     speculation: SpeculationBody | None = None

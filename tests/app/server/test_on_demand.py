@@ -198,6 +198,17 @@ def test_what_is_being_loaded_is_listed_and_waited_for(tmp_path: Path, on_demand
         assert ask(client, "my-model").json()["model"] == "my-model"
 
 
+def test_a_model_that_is_kept_very_long_is_listed_with_a_time(tmp_path: Path) -> None:
+    """Its time was beyond what datetime holds: a 500 for every client that asked."""
+    with opened(tmp_path, Serving(True)) as client:
+        choose(client, "pip")
+        body = '{"model": "pip", "messages": [], "keep_alive": %s}'
+        assert client.post("/api/chat", content=body % "1e12").status_code == 200
+        (running,) = client.get("/api/ps").json()["models"]
+        assert int(running["expires_at"][:4]) == time.gmtime(time.time() + 2**63 / 1e9).tm_year
+        assert client.post("/api/chat", content=body % "1e999").status_code == 400
+
+
 def test_a_model_that_is_unloaded_comes_back_with_the_next_request(tmp_path: Path) -> None:
     """Also where requests load no other: people chat with it."""
     with opened(tmp_path, Serving()) as client:
