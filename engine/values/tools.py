@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from dataclasses import dataclass
 from enum import StrEnum
@@ -82,7 +83,7 @@ class ToolCall:
 def json_object(text: str) -> dict[str, Any] | None:
     """Return the JSON object that ``text`` is, or None."""
     try:
-        value = json.loads(text, parse_constant=_refused)
+        value = json.loads(text, parse_constant=_refused, parse_float=_finite)
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
@@ -90,6 +91,13 @@ def json_object(text: str) -> dict[str, Any] | None:
 
 def _refused(constant: str) -> None:
     raise ValueError(f"{constant} is not JSON")  # which Python reads
+
+
+def _finite(number: str) -> float:
+    value = float(number)
+    if math.isinf(value):  # json.dumps writes Infinity, which is not JSON
+        raise ValueError(f"{number} is too large")
+    return value
 
 
 class Calling(StrEnum):

@@ -11,6 +11,7 @@ from engine.request import Request, Speculation
 from engine.values import MAX_DEPTH
 from engine.values.messages import Message
 from engine.values.sampling import AcceptanceRule, Sampling
+from engine.values.tools import json_object
 
 NAN, INFINITE = float("nan"), float("inf")
 
@@ -97,3 +98,9 @@ def test_greedy_with_a_temperature_is_refused() -> None:
 def test_requests_are_frozen() -> None:
     with pytest.raises(AttributeError):
         Request(prompt="a").max_tokens = 5  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("number", ["NaN", "-Infinity", "1e999", "-1e999"])
+def test_what_cannot_be_written_again_as_json_is_none(number: str) -> None:
+    assert json_object(f'{{"a": [{number}]}}') is None
+    assert json_object('{"a": [1e99]}') == {"a": [1e99]}

@@ -7,7 +7,6 @@ schema.
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -216,10 +215,9 @@ def _value_of(text: str, kinds: frozenset[str]) -> Any:
     """Return a parameter's value: text, unless it is one of the other ``kinds``."""
     try:
         value = _PYTHON[text] if text in _PYTHON else parse_json(text)
+        json.dumps(value, allow_nan=False)  # Python reads NaN and 1e999, which no JSON has
     except ValueError:
         return text
-    if isinstance(value, float) and not math.isfinite(value):
-        return text  # no JSON, although Python reads it
     kind = kind_of(value)
     fits = kind in kinds - {"string"} or (kind == "integer" and "number" in kinds)
     return value if fits else text

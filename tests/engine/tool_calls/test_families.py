@@ -242,6 +242,8 @@ RECORDED = [
      {"city": 'Ro"m)e', "days": 3, "note": None}),
     ("glm 4.5", "<tool_call>get_weather\n<arg_key>city</arg_key>\n<arg_value>12</arg_value>\n"
      "</tool_call>", {"city": "12"}),
+    ("glm 4.5", "<tool_call>get_weather\n<arg_key>at</arg_key>\n<arg_value>[1, 1e999]</arg_value>\n"
+     "</tool_call>", {"at": "[1, 1e999]"}),
 ]  # fmt: skip
 
 
