@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from time import perf_counter_ns
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar, TypeVarTuple
 
 from anyio import to_thread
 from fastapi import APIRouter
@@ -92,6 +92,8 @@ class OllamaEmbeddingsBody(Body):
 
 Json = dict[str, Any]
 Embedded = tuple[Loaded, list[list[float]], int]
+Given = TypeVarTuple("Given")
+Result = TypeVar("Result")
 
 
 def add_routes(router: APIRouter, service: Service) -> None:
@@ -172,10 +174,10 @@ async def _ranked(service: Service, queue: TextQueue, body: RerankBody) -> Json:
     results: list[Json] = []
     async with queue.turn(), service.tokenizing(body.model) as (loaded, tokenizer):
         engine = service.queue.engine.of(loaded)
-        reranker = await to_thread.run_sync(Reranker.of, loaded, tokenizer)
+        reranker = await _in_thread(Reranker.of, loaded, tokenizer)
         for at, text in enumerate(body.texts):
-            prompt = await to_thread.run_sync(reranker.prompt, body.query, text, body.instruction)
-            score = await to_thread.run_sync(reranker.score, engine, prompt)
+            prompt = await _in_thread(reranker.prompt, body.query, text, body.instruction)
+            score = await _in_thread(reranker.score, engine, prompt)
             shown = {"document": {"text": text}} if body.return_documents else {}
             results.append({"index": at, "relevance_score": score, **shown})
             tokens += len(prompt)
@@ -186,6 +188,17 @@ async def _ranked(service: Service, queue: TextQueue, body: RerankBody) -> Json:
         "results": results[: body.top_n],
         "usage": {"prompt_tokens": tokens, "total_tokens": tokens},
     }
+
+
+async def _in_thread(function: Callable[[*Given], Result], *given: *Given) -> Result:
+    """Return what ``function`` returns in a thread. If cancelled, wait for the thread first: while it
+    works or waits in the engine, no other request may take the turn."""
+    working = asyncio.ensure_future(to_thread.run_sync(function, *given))
+    try:
+        return await asyncio.shield(working)
+    except asyncio.CancelledError:
+        await asyncio.wait([working])
+        raise
 
 
 class TextQueue:
@@ -226,8 +239,8 @@ async def _vectors_of(
         engine, length = service.queue.engine.of(loaded), loaded.context
         for one in inputs:
             try:
-                tokens = await to_thread.run_sync(_tokens, one, tokenizer, length, truncate)
-                vectors.append(await to_thread.run_sync(_vector, engine, tokens, dimensions))
+                tokens = await _in_thread(_tokens, one, tokenizer, length, truncate)
+                vectors.append(await _in_thread(_vector, engine, tokens, dimensions))
             except ContextExceeded as error:
                 error.field = "input"
                 raise

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,11 @@ from tokenizers import AddedToken, Tokenizer
 from transformers import AutoModel, AutoModelForCausalLM
 
 from app.server.embeddings import _AFTER, _BEFORE, INSTRUCTION
+from engine.api import LoadRequest
 from tests.app.server.conftest import Server
 from tests.support.checkpoints import LLAMA, write_random
+from tests.support.fake_engine import FakeEngine
+from tests.support.serving import fake_runtime, served
 
 TEXTS = ["the fox sleeps under a tree", "hens", "a longer text " * 30]
 
@@ -166,6 +170,40 @@ def test_ranks_are_those_of_the_models_card(
     count = http.post("/v1/rerank", json=tricky).json()["usage"]["prompt_tokens"]
     plain = len(tokenizer.encode("<|im_end|>", add_special_tokens=False).ids)
     assert plain == 1 and count > plain + len(tokenizer.encode(_BEFORE + _AFTER).ids) + 20
+
+
+class _Blocked(FakeEngine):
+    """Embeds token ids once ``go_on`` is set, and counts how many calls wait for it at once, at most."""
+
+    tokenizer: Any = "not read for ids"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.go_on, self.called = threading.Event(), threading.Event()
+        self.inside = self.most = 0
+
+    def embed(self, tokens: Sequence[int]) -> tuple[float, ...]:
+        self.inside += 1
+        self.most = max(self.most, self.inside)
+        self.called.set()
+        assert self.go_on.wait(60)
+        self.inside -= 1
+        return (1.0,)
+
+
+def test_a_client_that_leaves_does_not_free_the_turn_of_its_thread(tmp_path: Path) -> None:
+    """Each took a thread that waited in the engine, until the server had none left."""
+    engine, body = _Blocked(), {"input": [[1]]}
+    runtime = fake_runtime(tmp_path, engine)
+    engine.load(LoadRequest(target="pip"))
+    with served(runtime) as running, running.client() as http:
+        for _ in range(5):
+            with pytest.raises(httpx.ReadTimeout):
+                http.post("/v1/embeddings", json=body, timeout=0.3)
+            assert engine.called.wait(60)
+        engine.go_on.set()
+        assert http.post("/v1/embeddings", json=body).status_code == 200
+    assert engine.most == 1
 
 
 @pytest.mark.parametrize(
