@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from engine.errors import ModelError
-from engine.models.checkpoints.config_file import MOST_LAYERS
 from engine.models.checkpoints.gguf.layer_types import (
     layer_types,
     recurrent_types,
@@ -90,8 +89,6 @@ def config_from(
         )
     name, model_type = _MIXTRAL if experts and architecture == "llama" else _CLASSES[architecture]
     hidden, heads = settings.size("embedding_length"), settings.size("attention.head_count")
-    if (layers := settings.size("block_count")) > MOST_LAYERS:
-        raise settings.wrong("block_count", layers, f"at most {MOST_LAYERS:,}")
     head_dim = settings.size("attention.key_length", max(hidden // heads, 1))
     if settings.size("attention.value_length", head_dim) != head_dim:
         raise settings.wrong(
@@ -107,7 +104,7 @@ def config_from(
         "architectures": [name],
         "model_type": model_type,
         "hidden_size": hidden,
-        "num_hidden_layers": layers - settings.drafting_layers,
+        "num_hidden_layers": settings.layers - settings.drafting_layers,
         "num_nextn_predict_layers": settings.drafting_layers,
         "num_attention_heads": heads,
         "num_key_value_heads": _kv_heads(settings, heads, first),

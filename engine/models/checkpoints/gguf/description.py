@@ -215,8 +215,8 @@ def _located(
     settings: Settings, parts: Sequence[GgufHeader]
 ) -> Iterator[tuple[str, LocatedTensor]]:
     architecture, seen = settings.architecture, set[str]()
-    first = settings.size("block_count") - settings.drafting_layers
-    drafting = tuple(f"blk.{first + each}." for each in range(settings.drafting_layers))
+    last = range(settings.layers - settings.drafting_layers, settings.layers)
+    drafting = tuple(f"blk.{each}." for each in last)
     factors = scales(architecture, parts)
     sizes = gated_delta(settings) if architecture == "qwen3next" else {}
     for part in parts:

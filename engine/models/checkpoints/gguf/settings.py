@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from engine.errors import ModelError
+from engine.models.checkpoints.config_file import MOST_LAYERS
 from engine.models.checkpoints.gguf.names import check_architecture
 from engine.values import shown
 
@@ -46,10 +47,21 @@ class Settings:
         raise self.wrong(key, value, "a number above 0")
 
     @property
+    def layers(self) -> int:
+        """How many layers there are, those that draft included."""
+        if (layers := self.size("block_count")) > MOST_LAYERS:
+            raise self.wrong("block_count", layers, f"at most {MOST_LAYERS:,}")
+        return layers
+
+    @property
     def drafting_layers(self) -> int:
         """How many of the last layers draft for the others (MTP)."""
         key = "nextn_predict_layers"
-        return self.size(key) if self.optional(key) and self._family is None else 0
+        if not self.optional(key) or self._family is not None:
+            return 0
+        if (drafting := self.size(key)) >= self.layers:
+            raise self.wrong(key, drafting, f"less than block_count, {self.layers:,}")
+        return drafting
 
     def optional(self, key: str) -> Any:
         return self.metadata.get(f"{self.prefix}.{key}")

@@ -118,6 +118,7 @@ def test_a_damaged_header_is_refused_or_read(
         ({"general.architecture": None}, "None"),
         ({"qwen2.block_count": None}, "has no qwen2.block_count"),
         ({"qwen2.block_count": 10**9}, "block_count is 1000000000; it must be at most 10,000"),
+        ({"qwen2.nextn_predict_layers": 10**9}, "layers is 1000000000; it must be less than"),
         ({"qwen2.embedding_length": "wide"}, "qwen2.embedding_length is 'wide'"),
         ({"qwen2.attention.head_count": 0}, "qwen2.attention.head_count is 0"),
         ({"qwen2.attention.layer_norm_rms_epsilon": float("nan")}, "a number above 0"),
