@@ -214,6 +214,10 @@ class Mlp:
     bias: bool = False
 
 
+MOST_EXPERTS = 4096
+"""More than any layer has: a list of what a damaged file says would fill the memory."""
+
+
 @dataclass(frozen=True, slots=True)
 class Experts:
     """A mixture of gated MLPs, of which each row uses some (Shazeer et al. 2017, arXiv 1701.06538).
@@ -249,6 +253,11 @@ class Experts:
     a norm after them."""
     score_scales: bool = False
     """Scores are multiplied by a number of each expert in the end."""
+
+    def __post_init__(self) -> None:
+        """Raise ValueError for more experts than ``MOST_EXPERTS``."""
+        if self.count > MOST_EXPERTS:
+            raise ValueError(f"{self.count:,} experts in a layer are more than {MOST_EXPERTS:,}")
 
     @property
     def expert(self) -> GatedMlp:

@@ -12,8 +12,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from engine.errors import ModelError
+from engine.models.architecture import MOST_EXPERTS
 from engine.models.checkpoints.safetensors_header import TensorEntry
 
 _LFM2 = {
@@ -122,14 +125,22 @@ class PartEntry(TensorEntry):
 
 
 def split_tensors(
-    tensors: Mapping[str, TensorEntry], config: Mapping[str, Any]
+    file: Path, tensors: Mapping[str, TensorEntry], config: Mapping[str, Any]
 ) -> Iterator[tuple[str, TensorEntry]]:
-    """Yield all tensors of a file by the names that are read. ``config``: the text model's."""
+    """Yield all tensors of ``file`` by the names that are read. ``config``: the text model's.
+
+    Raises ModelError for a tensor that holds no experts, or too many.
+    """
     for stored_name, entry in tensors.items():
         name = common_name(config.get("model_type"), stored_name)
         stacked, delta = _STACKED.fullmatch(name), _DELTA.fullmatch(name)
         shared = _SHARED.fullmatch(name) if config.get("model_type") == "granitemoehybrid" else None
         if stacked is not None and len(entry.shape) == _AXES[stacked[3]]:
+            if 0 in entry.shape or entry.shape[0] > MOST_EXPERTS:
+                raise ModelError(
+                    f"{file} has {stored_name} of shape {list(entry.shape)}, which must be of 1 to "
+                    f"{MOST_EXPERTS:,} experts. The file is damaged: download it again."
+                )
             if not is_scales(name):
                 yield from _of_experts(
                     stacked, entry, in_turn=config.get("model_type") == "gpt_oss"

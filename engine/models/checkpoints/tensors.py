@@ -36,7 +36,7 @@ class Tensors(TensorReader):
         self._entries: dict[str, tuple[Path, TensorEntry]] = {
             name: (file, entry)
             for file in files
-            for name, entry in split_tensors(read_header(file), checkpoint.text_config)
+            for name, entry in split_tensors(file, read_header(file), checkpoint.text_config)
         }
 
     def __call__(self, name: str) -> Tensor:

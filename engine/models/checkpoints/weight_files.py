@@ -53,7 +53,7 @@ def read_tensors(
                 "download all of them again."
             )
         stored_bytes += sum(entry.nbytes for entry in header.values())
-        found = dict(split_tensors(header, config))
+        found = dict(split_tensors(file, header, config))
         tensors |= {
             name: _info(file, name, found)
             for name in found

@@ -352,6 +352,22 @@ def test_what_cannot_be_run_right_is_refused_with_its_reason(name: str, tmp_path
         load_model(tmp_path, quantization="fp32")
 
 
+@pytest.mark.parametrize(
+    ("name", "change", "reason"),
+    [
+        ("qwen3-moe", {"num_experts": 10**12}, "1,000,000,000,000 experts in a layer are more"),
+    ],
+)
+def test_sizes_that_no_layer_has(
+    name: str, change: dict[str, Any], reason: str, tmp_path: Path
+) -> None:
+    """They filled the memory."""
+    write_family(tmp_path, name)
+    edit(tmp_path, lambda config: config.update(change))
+    with pytest.raises(ModelError, match=reason):
+        load_model(tmp_path, quantization="fp32")
+
+
 def test_the_drafting_layer_of_glm_is_passed_over(tmp_path: Path) -> None:
     """GLM-4.5 has it behind the others, with an embedding of its own; transformers does not read it."""
     from safetensors.torch import load_file, save_file

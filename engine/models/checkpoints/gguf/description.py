@@ -248,7 +248,8 @@ def _located(
                     f"{part.file} has {len(of_experts)} factors of {name}, of shape {list(shape)}. "
                     "Download it again."
                 )
-            for own, each in split_tensors({role.name: replace(entry, shape=shape)}, sizes):
+            one = {role.name: replace(entry, shape=shape)}
+            for own, each in split_tensors(part.file, one, sizes):
                 expert = each.expert if isinstance(each, PartEntry) else 0
                 yield own, LocatedTensor(part, each, role, of_experts[expert % len(of_experts)])
 

@@ -10,7 +10,7 @@ import pytest
 
 from engine.errors import ModelError
 from engine.models.checkpoints.checkpoint import inspect
-from tests.support.folders import write_model
+from tests.support.folders import safetensors_bytes, write_model
 
 INDEX = "model.safetensors.index.json"
 
@@ -127,6 +127,14 @@ def test_a_key_of_the_wrong_kind_is_named(tmp_path: Path, key: str, value: objec
     """A thousand million layers were listed, until the memory was full."""
     message = refusal(change(write_model(tmp_path), "config.json", **{key: value}))
     assert f"'{key}' is {value!r}; it must be a whole number above 0, at most 10,000" in message
+
+
+def test_experts_without_end(tmp_path: Path) -> None:
+    """A header of a hundred bytes had 10**12 of them listed, until the memory was full."""
+    folder = write_model(tmp_path)
+    shapes = {"model.layers.0.mlp.experts.down_proj": (10**12, 0, 16)}
+    (folder / "model.safetensors").write_bytes(safetensors_bytes(shapes))
+    assert "must be of 1 to 4,096 experts" in refusal(folder)
 
 
 @pytest.mark.parametrize("value", [[], {}, 5])
