@@ -41,6 +41,12 @@ class Temperature:
     length: int
 
 
+def _check_shared(many: int, whose: str, few: int, what: str) -> None:
+    """Raise ValueError unless each of ``few`` serves as many of ``many`` as the others."""
+    if not 1 <= few <= many or many % few:
+        raise ValueError(f"{many} {whose} cannot share {few} {what} evenly")
+
+
 @dataclass(frozen=True, slots=True)
 class Attention:
     """Grouped-query attention (Ainslie et al. 2023, arXiv 2305.13245)."""
@@ -82,6 +88,10 @@ class Attention:
     inputs: int | None = None
     """Width of its input, if it is not the residual stream's (EAGLE-3)."""
 
+    def __post_init__(self) -> None:
+        """Raise ValueError for heads that do not divide."""
+        _check_shared(self.heads, "query heads", self.kv_heads, "key-value heads")
+
 
 class Recurrent(ABC):
     """A mixer that keeps a state of fixed size and its last rows, instead of keys and values."""
@@ -89,6 +99,13 @@ class Recurrent(ABC):
     __slots__ = ()
     kernel: int
     """Positions of its convolution, the row itself included."""
+
+    def __post_init__(self) -> None:
+        """Raise ValueError for a convolution that reaches behind the rows that are kept."""
+        if not 1 <= self.kernel <= MAX_ROWS:
+            raise ValueError(
+                f"a convolution over {self.kernel} positions is not supported, only over 1 to {MAX_ROWS}"
+            )
 
     @property
     @abstractmethod
@@ -122,6 +139,10 @@ class GatedDeltaNet(Recurrent):
     tiled: bool = False
     """Value head h uses key head h % key_heads, as in GGUF files; otherwise neighbours share one."""
 
+    def __post_init__(self) -> None:
+        Recurrent.__post_init__(self)
+        _check_shared(self.value_heads, "value heads", self.key_heads, "key heads")
+
     @property
     def values(self) -> int:
         """How wide the values are, and so the gates and the result."""
@@ -154,6 +175,10 @@ class Mamba2(Recurrent):
     groups: int
     state: int
     kernel: int
+
+    def __post_init__(self) -> None:
+        Recurrent.__post_init__(self)
+        _check_shared(self.heads, "Mamba-2 heads", self.groups, "groups")
 
     @property
     def values(self) -> int:
@@ -255,7 +280,9 @@ class Experts:
     """Scores are multiplied by a number of each expert in the end."""
 
     def __post_init__(self) -> None:
-        """Raise ValueError for more experts than ``MOST_EXPERTS``."""
+        """Raise ValueError for more experts than ``MOST_EXPERTS``, or for none that a row uses."""
+        if not 1 <= self.chosen <= self.count:
+            raise ValueError(f"a token cannot use {self.chosen} of {self.count} experts")
         if self.count > MOST_EXPERTS:
             raise ValueError(f"{self.count:,} experts in a layer are more than {MOST_EXPERTS:,}")
 

@@ -232,12 +232,11 @@ def why_not(
     for mamba in {spec.mixer for spec in architecture.layers if isinstance(spec.mixer, Mamba2)}:
         attended.add(mamba.values)
         sizes = mamba.heads, mamba.head_dim, mamba.state
-        if any(size % native.LANES for size in sizes) or mamba.kernel > native.ROWS:
+        if any(size % native.LANES for size in sizes):
             return (
-                f"Its Mamba-2 layers have {mamba.heads} heads of size {mamba.head_dim}, state "
-                f"size {mamba.state} and kernel {mamba.kernel}; the compiled kernels need "
-                f"multiples of {native.LANES} for the first three, and at most {native.ROWS} "
-                "for the kernel."
+                f"Its Mamba-2 layers have {mamba.heads} heads of size {mamba.head_dim} and state "
+                f"size {mamba.state}; the compiled kernels need multiples of {native.LANES} for "
+                "all three."
             )
     attended |= {
         spec.mixer.width for spec in architecture.layers if isinstance(spec.mixer, ShortConvolution)

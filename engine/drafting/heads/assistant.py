@@ -36,7 +36,7 @@ from engine.drafting.heads.base import (
 from engine.drafting.heads.layers import layer_source, load_layers
 from engine.drafting.heads.stateless import StatelessDraft
 from engine.drafting.heads.stored import Stored
-from engine.errors import ModelError
+from engine.errors import MALFORMED, ModelError, what_failed
 from engine.kernels.operands import Groups, Number, Rows, Tokens
 from engine.kernels.torch.linear import Linear
 from engine.models.architecture import Architecture
@@ -224,7 +224,13 @@ def _architecture(stored: Stored) -> Architecture:
             "key. It must be 2 or more. Use the config.json that was published with the head."
         )
     checkpoint = describe_config(stored.folder, {**stored.config, "text_config": {**text, **own}})
-    return gemma4(checkpoint, checkpoint.context)
+    try:
+        return gemma4(checkpoint, checkpoint.context)
+    except MALFORMED as error:
+        raise ModelError(
+            f"{stored.config_file} cannot be used: {what_failed(error)}. Use the config.json that was "
+            "published with the head."
+        ) from error
 
 
 def _check_keys_values(stored: Stored, a: Architecture, target: TargetShape) -> None:

@@ -56,7 +56,8 @@ def read_layers(
     heads = stored.size("num_attention_heads", heads)
     queries, keys = (stored.matrix(f"{attention}{name}_proj.weight")[0] for name in "qk")
     head_dim = stored.size("head_dim") if config.get("head_dim") is not None else queries // heads
-    if head_dim * heads != queries or not head_dim or keys % head_dim or head_dim % 2:
+    fits = head_dim * heads == queries and head_dim and not (keys % head_dim or head_dim % 2)
+    if not fits or not keys or queries % keys:
         raise ModelError(
             f"In {stored.folder}, {attention}q_proj.weight has {queries:,} outputs and "
             f"k_proj {keys:,}, which do not match {heads} heads of size {head_dim}. Use the "

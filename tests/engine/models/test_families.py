@@ -336,7 +336,12 @@ REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
     "a bias that is not there": ("llama", {"attention_bias": True}, "no tensor or setting .*bias"),
     "experts in every 0th layer": (
         "qwen3",
-        {"architectures": ["Qwen3MoeForCausalLM"], "decoder_sparse_step": 0},
+        {
+            "architectures": ["Qwen3MoeForCausalLM"],
+            "decoder_sparse_step": 0,
+            "num_experts": 4,
+            "num_experts_per_tok": 2,
+        },
         r"config\.json cannot be used: it has an invalid value\. Use",
     ),
     "another width": ("mistral", {"intermediate_size": 40}, "has shape .* requires"),
@@ -356,12 +361,28 @@ def test_what_cannot_be_run_right_is_refused_with_its_reason(name: str, tmp_path
     ("name", "change", "reason"),
     [
         ("qwen3-moe", {"num_experts": 10**12}, "1,000,000,000,000 experts in a layer are more"),
+        ("qwen3-moe", {"num_experts_per_tok": None}, "use 0 of 8 experts"),
+        ("qwen3-moe", {"num_experts_per_tok": -1}, "use -1 of 8 experts"),
+        ("qwen3-moe", {"num_experts_per_tok": 9}, "use 9 of 8 experts"),
+        ("qwen3", {"num_key_value_heads": 8}, "4 query heads cannot share 8 key-value heads"),
+        (
+            "qwen3",
+            {"num_attention_heads": 6, "num_key_value_heads": 4},
+            "6 query heads cannot share 4",
+        ),
+        ("qwen3.5", {"linear_num_key_heads": 3}, "16 value heads cannot share 3 key heads"),
+        ("lfm2", {"conv_L_cache": 17}, "a convolution over 17 positions is not supported"),
+        (
+            "granite, hybrid, experts",
+            {"mamba_n_groups": 3},
+            "16 Mamba-2 heads cannot share 3 groups",
+        ),
     ],
 )
 def test_sizes_that_no_layer_has(
     name: str, change: dict[str, Any], reason: str, tmp_path: Path
 ) -> None:
-    """They filled the memory."""
+    """They filled the memory, ended the process in the compiled step, or it wrote behind its rows."""
     write_family(tmp_path, name)
     edit(tmp_path, lambda config: config.update(change))
     with pytest.raises(ModelError, match=reason):

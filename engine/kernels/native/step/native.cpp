@@ -1,7 +1,7 @@
 // The C functions for decoders and programs that Python calls through ctypes (see library.py). The caller frees what is made; null
-// means that there is no memory.
+// means that there is no memory, or that a size is none.
 #include <algorithm>
-#include <new>
+#include <exception>
 
 #include "decoder.h"
 #include "../exported.h"
@@ -16,7 +16,7 @@ extern "C" {
 EXPORTED Decoder* foretoken_decoder(const Shape* shape, Pool* pool) {
     try {
         return new Decoder(*shape, *pool);
-    } catch (const std::bad_alloc&) {
+    } catch (const std::exception&) {
         return nullptr;
     }
 }
@@ -85,7 +85,7 @@ EXPORTED void foretoken_sample_weights(const float* weights, int rows, int width
 EXPORTED Program* foretoken_program(const Op* ops, int count, Pool* pool) {
     try {
         return new Program(ops, count, *pool);
-    } catch (const std::bad_alloc&) {
+    } catch (const std::exception&) {
         return nullptr;
     }
 }
