@@ -29,6 +29,9 @@ from engine.models.checkpoints.gguf.tokenizers.special_tokens import (
 _BASE = np.uint64(0x9E3779B97F4A7C15)
 """Odd and without a pattern: two of a million texts share a hash with a probability of 1e-7."""
 
+_LONGEST, _MOST_SPLITS = 1024, 20_000_000
+"""Characters of a token, each of which takes a pass over all tokens, and splits of all tokens."""
+
 _Ids = NDArray[np.int64]
 
 
@@ -36,7 +39,8 @@ def splits(whole: Sequence[str], parts: Sequence[str]) -> tuple[_Ids, _Ids]:
     """Return indices into ``parts`` of left and right halves, in the order of ``whole``; the splits of a
     text with the longest left half first.
 
-    The hash of a text is the polynomial of its characters in ``_BASE``, modulo 2 ** 64.
+    The hash of a text is the polynomial of its characters in ``_BASE``, modulo 2 ** 64. Raises ModelError
+    if there are too many splits.
     """
     characters, offsets, lengths = _characters(parts)
     hashes = _hashes(characters, offsets, lengths)
@@ -47,6 +51,7 @@ def splits(whole: Sequence[str], parts: Sequence[str]) -> tuple[_Ids, _Ids]:
     prefix = np.zeros(len(whole), np.uint64)
     powers = _BASE ** np.arange(int(lengths.max(initial=0)) + 1, dtype=np.uint64)
     rows: list[tuple[_Ids, _Ids, _Ids, _Ids]] = []
+    found = 0
     for at in range(1, int(lengths.max(initial=0))):
         longer = np.flatnonzero(lengths > at)
         prefix[longer] = prefix[longer] * _BASE + characters[offsets[longer] + at - 1]
@@ -54,6 +59,9 @@ def splits(whole: Sequence[str], parts: Sequence[str]) -> tuple[_Ids, _Ids]:
         texts, left = longer[hit], left[hit]
         right, hit = _find(total[texts] - prefix[texts] * powers[lengths[texts] - at], table)
         texts = texts[hit]
+        found += len(texts)
+        if found > _MOST_SPLITS:
+            raise broken(f"its tokens have more than {_MOST_SPLITS:,} splits into two others")
         rows.append((texts, np.full(len(texts), -at), order[left[hit]], order[right[hit]]))
     if not rows:
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
@@ -91,8 +99,11 @@ _FIRST_BYTE = "<0x00>"
 def from_scores(tokens: ListedTokens, metadata: Mapping[str, Any]) -> Tokenizer:
     """Return the tokenizer of a file of the kind ``llama``, without its special tokens.
 
-    Raises ModelError for scores that do not belong to the tokens.
+    Raises ModelError for a token that is too long, and for scores that do not belong to the tokens.
     """
+    longest = max(map(len, tokens.texts))
+    if longest > _LONGEST:
+        raise broken(f"a token has {longest:,} characters, and {_LONGEST:,} are the most")
     stated = listed_numbers(metadata, "scores")
     scores = np.zeros(0) if stated is None else stated.astype(np.float64)
     if scores.shape != (len(tokens.texts),):

@@ -11,6 +11,7 @@ import pytest
 from tokenizers import Tokenizer
 
 from engine.errors import ModelError
+from engine.models.checkpoints.gguf.tokenizers import sentencepiece
 from engine.models.checkpoints.gguf.tokenizers.pre_tokenizer import (
     PRE_TOKENIZERS,
     pre_tokenizer_named,
@@ -164,6 +165,15 @@ def test_every_cut_into_two_tokens_is_found() -> None:
         if text[:at] in parts and text[at:] in parts
     ]
     assert not len(splits(["ab"], ["x"])[0])
+
+
+def test_tokens_that_take_too_long_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of a million characters took minutes and gigabytes."""
+    with pytest.raises(ModelError, match="a token has 100,000 characters, and 1,024"):
+        build_tokenizer(pieces(("b" * 100_000, 1, -5.0)))
+    monkeypatch.setattr(sentencepiece, "_MOST_SPLITS", 2)
+    with pytest.raises(ModelError, match="more than 2 splits"):
+        splits(["aaaa"], ["a", "aa", "aaa"])
 
 
 def test_what_ends_a_reply_is_collected_by_key_and_by_name() -> None:
