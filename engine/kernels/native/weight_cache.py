@@ -82,13 +82,13 @@ class WeightCache:
         """
         given = os.environ.get(LIMIT, str(LIMIT_GB))
         try:
-            limit = float(given)
+            limit = float(given) * 1e9
         except ValueError:
             limit = math.nan
         if not 0 <= limit < math.inf:
             _warn_once(f"{LIMIT} is {given!r}, not a number of GB: {LIMIT_GB:g} GB is used.")
-            limit = LIMIT_GB
-        return cls(folder, int(limit * 1e9)) if limit > 0 and sys.platform == "linux" else None
+            limit = LIMIT_GB * 1e9
+        return cls(folder, int(limit)) if limit > 0 and sys.platform == "linux" else None
 
     def of_model(self, files: Iterable[File], library: Path, setting: str) -> CachedWeights | None:
         """Return what is stored of a model in ``files``, packed by ``library`` in a ``setting``.

@@ -320,7 +320,7 @@ def test_files_of_deleted_models_go(model: Model) -> None:
     assert model.files == []
 
 
-@pytest.mark.parametrize("given", ["-1", "abc", "nan", "inf"])
+@pytest.mark.parametrize("given", ["-1", "abc", "nan", "inf", "1e300"])
 def test_a_limit_that_is_none_says_what_is_used(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture, given: str
 ) -> None:
