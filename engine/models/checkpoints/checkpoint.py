@@ -292,18 +292,30 @@ def describe_config(path: Path, config: dict[str, Any]) -> Checkpoint:
 def fingerprint(path: Path) -> str:
     """Return a name that identifies the model in ``path``, wherever it is stored.
 
-    It is a hash of its small files' contents and its weights' sizes; hashing those would take minutes.
+    It is a hash of its small files' contents, and of sizes and some pages of its weights, in which two
+    fine-tunes differ; hashing all pages would take minutes.
     """
     digest = hashlib.sha256()
     if is_gguf(path):
         for part in describe(path).parts:
-            digest.update(f"{part.digest}\0{part.size}\0".encode())
+            digest.update(f"{part.digest}\0{part.size}\0".encode() + _some_pages(part.file))
         return digest.hexdigest()[:16]
     for file in sorted(path.glob("*.json")):
         digest.update(file.name.encode() + b"\0" + file.read_bytes())
     for file in sorted(path.glob("*.safetensors")):
-        digest.update(f"{file.name}\0{file.stat().st_size}".encode())
+        digest.update(f"{file.name}\0{file.stat().st_size}".encode() + _some_pages(file))
     return digest.hexdigest()[:16]
+
+
+def _some_pages(file: Path) -> bytes:
+    """Return some 64 pages of ``file``, spread evenly: all of a small one."""
+    size, page = file.stat().st_size, 4096
+    with file.open("rb", buffering=0) as stream:
+        pages = []
+        for at in range(0, size, max(size // 64, page)):
+            stream.seek(at)
+            pages.append(stream.read(page))
+    return b"".join(pages)
 
 
 def _is_tied(config: Mapping[str, Any]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from engine.models.checkpoints.gguf.header import (
     read_gguf_header,
 )
 from engine.models.checkpoints.gguf.tensors import GgufTensors
+from engine.models.checkpoints.safetensors_header import read_header
 from engine.models.checkpoints.tensors import open_tensors
 from tests.support.checkpoints import write_pair, write_random
 from tests.support.families import LLAMA3, MODELS, write_family
@@ -231,6 +233,23 @@ def test_fingerprints_go_by_content(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "moved.gguf").write_bytes(one.read_bytes())
     other = write_gguf(folder, tmp_path / "other.gguf", values={"general.name": "another"})
     assert fingerprint(one) == fingerprint(tmp_path / "moved.gguf") != fingerprint(other)
+
+
+def test_fine_tunes_have_fingerprints_of_their_own(folder: Path, tmp_path: Path) -> None:
+    """Two of the same sizes shared what was learned, remembered and measured."""
+    tuned = shutil.copytree(folder, tmp_path / "tuned")
+    assert fingerprint(tuned) == fingerprint(folder)
+    file = write_gguf(folder, tmp_path / "one.gguf")
+    weights = tuned / "model.safetensors"
+    places = {
+        tuned: (weights, read_header(weights)["model.embed_tokens.weight"]),
+        file: (file, read_gguf_header(file).tensors["token_embd.weight"]),
+    }
+    for model, (stored, tensor) in places.items():
+        before, content = fingerprint(model), bytearray(stored.read_bytes())
+        content[tensor.start : tensor.start + tensor.nbytes] = bytes(tensor.nbytes)
+        stored.write_bytes(content)
+        assert fingerprint(model) != before
 
 
 def test_files_that_were_split_are_one_model(folder: Path, tmp_path: Path) -> None:
