@@ -74,6 +74,7 @@ def test_a_row_of_a_split_model_has_the_same_bits_beside_any_others(
     two_layers: Path, library: Library, quantization: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And nearly the logits of the whole model in fp32."""
+    monkeypatch.setattr(sameness, "_ROOM", CONTEXT)
     if INTERPRETED:
         monkeypatch.setattr(sameness, "_MOST_ROWS", 5)
     model = load_planned(planned(two_layers, gpu_layers=1, quantization=quantization).target)

@@ -222,12 +222,14 @@ def text(count: int) -> list[int]:
     return torch.randint(TARGET.vocabulary, (count,), generator=generator).tolist()
 
 
-def same(found: DraftProposal, expected: DraftProposal) -> None:
+def same(found: DraftProposal, expected: DraftProposal, kind: str = "") -> None:
+    # An assistant reads the target's keys and values in bf16, which some processors multiply in pairs.
+    times = 10 if kind == "assistant" else 1
     assert found.tree == expected.tree
-    assert found.chosen_q == pytest.approx(expected.chosen_q, rel=2e-3, abs=1e-6)
+    assert found.chosen_q == pytest.approx(expected.chosen_q, rel=times * 2e-3, abs=1e-6)
     if expected.q is None or found.q is None:
         return
-    assert torch.allclose(found.q, expected.q, atol=2e-5)
+    assert torch.allclose(found.q, expected.q, atol=times * 2e-5)
 
 
 @pytest.mark.parametrize("name", HEADS)
@@ -250,7 +252,7 @@ def test_drafts_are_those_of_torch_round_after_round(
         both = [drafter.begin(text(length), wanted) for drafter in (compiled, eager)]
         for depth, accepted in ((3, 0), (15, 2), (1, 1), (4, 3), (2, 0)):
             found, expected = (drafter.draft(depth) for drafter in both)
-            same(found, expected)
+            same(found, expected, name)
             for drafter in both:
                 drafter.take([*expected.tree.tokens[:accepted], 7 + depth])
 
