@@ -47,6 +47,7 @@ SPARED = 10 * 10**9
 """Bytes of the disk that are left free."""
 FEWEST = 64 << 20
 """Bytes of a model that is worth a file."""
+_YOUNG_S = 10.0
 _SUFFIX, _PART = ".weights", ".part"
 _FLUSHED = stat.S_IRUSR
 """The mode of a file that is on the disk."""
@@ -145,9 +146,11 @@ class WeightCache:
                     each.unlink(missing_ok=True)
 
     def _forget_parts(self) -> None:
-        """Delete unfinished files whose processes are gone."""
+        """Delete unfinished files whose processes are gone. A young one may not be locked yet."""
         for part in list(self.folder.glob(f"*{_PART}")):
             with contextlib.suppress(OSError), part.open("rb") as stream:
+                if time.time() - part.stat().st_mtime < _YOUNG_S:
+                    continue
                 _lock(stream.fileno())
                 part.unlink()
 

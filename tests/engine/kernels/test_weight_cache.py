@@ -353,6 +353,9 @@ input()
         writer.kill()
         writer.wait()
     model.entry()
+    assert len(model.files) == 1  # a young one, which a process may be about to lock
+    os.utime(model.files[0], (0, 0))
+    model.entry()
     assert model.files == []
 
 
