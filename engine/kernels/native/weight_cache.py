@@ -48,6 +48,7 @@ SPARED = 10 * 10**9
 FEWEST = 64 << 20
 """Bytes of a model that is worth a file."""
 _YOUNG_S = 10.0
+"""Age up to which an unfinished file may be one that its process is about to lock."""
 _SUFFIX, _PART = ".weights", ".part"
 _FLUSHED = stat.S_IRUSR
 """The mode of a file that is on the disk."""
