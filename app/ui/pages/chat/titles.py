@@ -81,9 +81,12 @@ class Titles:
                 if chat is None:
                     self._thread = None
                     return
-            if self._idle and self._is_done_with(chat):
+                if not self._idle:
+                    continue
+                self._wanted = None  # before naming, during which its next message may ask again
+            if not self._is_done_with(chat):
                 with self._lock:
-                    self._wanted = None if self._wanted == chat else self._wanted
+                    self._wanted = chat if self._wanted is None else self._wanted
 
     @property
     def _idle(self) -> bool:

@@ -117,6 +117,26 @@ def test_a_chat_whose_first_message_was_edited_is_named_again(backend: ChatBacke
     until(lambda: title(backend, chat) == "Red foxes")
 
 
+def test_a_message_that_comes_while_a_title_is_stored_is_not_forgotten(
+    backend: ChatBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    named: list[str] = []
+    name_chat = backend.store.name_chat
+
+    def name(chat: int, title: str) -> None:
+        name_chat(chat, title)
+        named.append(title)
+        if len(named) == 1:
+            first = backend.store.messages(chat)[0].id
+            edit = {"action": "edit", "text": "And bears?", "message": first, "chat": chat}
+            backend.reply(edit, Settings())
+
+    monkeypatch.setattr(backend.store, "name_chat", name)
+    chat = send(backend)
+    until(lambda: resting(backend))
+    assert len(named) == 2 and title(backend, chat) == "Red foxes"
+
+
 def test_a_title_that_the_user_typed_stays(backend: ChatBackend) -> None:
     chat = send(backend)
     backend.library.rename_chat({"chat": chat, "title": "Mine"})
