@@ -11,6 +11,7 @@ k + 16 of the block.
 from __future__ import annotations
 
 import functools
+import hashlib
 import itertools
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
@@ -51,7 +52,31 @@ class StoredRows(Protocol):
         ...
 
 
-Rows = Tensor | StoredRows
+@dataclass(frozen=True, slots=True, eq=False)
+class ReorderedRows:
+    """Rows of a file in another ``order``, an int64 vector; read when they are indexed."""
+
+    stored: StoredRows
+    order: Tensor
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return len(self.order), *self.stored.shape[1:]
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.stored.dtype
+
+    def __getitem__(self, rows: Tensor | slice) -> Tensor:
+        return self.stored[self.order[rows]]
+
+    @property
+    def place(self) -> tuple[str, int, str]:
+        """Where the stored rows are, and a hash of the order."""
+        return *self.stored.place, hashlib.sha256(self.order.numpy().tobytes()).hexdigest()
+
+
+Rows = Tensor | StoredRows | ReorderedRows
 """The data of ``Blocks``: uint8 (rows, bytes of a row)."""
 
 
@@ -93,9 +118,16 @@ class Blocks:
         return outputs * size
 
     def rows(self, index: Tensor | slice) -> Blocks:
-        """Return some outputs in memory, in the order of ``index``. A slice of a tensor is a view."""
-        data = self.data[index]
-        return replace(self, shape=(len(data), self.shape[1]), data=data)
+        """Return some outputs in the order of ``index``. A slice is read into memory, or a tensor's view;
+        what a vector chooses of a file is read when it is needed."""
+        data = self.data
+        if isinstance(index, slice) or isinstance(data, Tensor):
+            data = data[index]
+        elif isinstance(data, ReorderedRows):
+            data = replace(data, order=data.order[index])
+        else:
+            data = ReorderedRows(data, index)
+        return replace(self, shape=(data.shape[0], self.shape[1]), data=data)
 
     def split(self, counts: list[int]) -> list[Blocks]:
         """Return consecutive parts of ``counts`` outputs, in memory."""
@@ -171,8 +203,8 @@ def _joined(first: Weight, second: Weight) -> Blocks | None:
     if (
         isinstance(first, Tensor)
         or isinstance(second, Tensor)
-        or isinstance(first.data, Tensor)
-        or isinstance(second.data, Tensor)
+        or isinstance(first.data, Tensor | ReorderedRows)
+        or isinstance(second.data, Tensor | ReorderedRows)
         or (first.format, first.shape[1], first.scale)
         != (second.format, second.shape[1], second.scale)
     ):

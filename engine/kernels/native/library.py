@@ -17,7 +17,14 @@ from torch import Tensor
 
 from engine.kernels.formats import Q4, int8, nf4
 from engine.kernels.formats.block_formats import LAYOUTS, NATIVE_FORMATS, SCALES, Layout
-from engine.kernels.formats.blocks import IN_GRIDS, Blocks, Stacked, Weight, grid_of
+from engine.kernels.formats.blocks import (
+    IN_GRIDS,
+    Blocks,
+    ReorderedRows,
+    Stacked,
+    Weight,
+    grid_of,
+)
 from engine.kernels.native.weight_cache import CachedWeights
 from engine.machine.threads import default as default_threads
 from engine.values import MAX_ROWS
@@ -216,7 +223,7 @@ class Matrix:
         It cannot if the file is truncated or has scales that are not finite: reading it piece by piece
         then raises the reason.
         """
-        if not isinstance(part, Blocks) or isinstance(part.data, Tensor):
+        if not isinstance(part, Blocks) or isinstance(part.data, Tensor | ReorderedRows):
             return False
         halves = (c.c_int * 2)(*(*SCALES.get(part.format, ()), -1, -1)[:2])
         scales = _scales(part)

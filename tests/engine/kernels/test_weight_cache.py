@@ -98,6 +98,28 @@ def test_mapped_matrices_are_the_packed_ones(
     assert mapped._packed == {}
 
 
+def test_rows_in_another_order_are_another_matrix_and_are_not_read_again(
+    model: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blocks = random_blocks(model.format, OUTPUTS, INPUTS)
+    part = stored(blocks, model.folder / "rows")
+    orders = [torch.arange(OUTPUTS).roll(by) for by in (1, 2)]
+
+    def load() -> CachedWeights:
+        entry = model.entry()
+        for order in orders:
+            matrix = Matrix(model.library, Kind.FP32, part.rows(order), None, entry)
+            assert torch.equal(matrix.rows(range(OUTPUTS)), blocks.rows(order).dequantise())
+        entry.save()
+        weight_cache.wait(60)
+        return entry
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(part.data), "__getitem__", lambda _, rows: blocks.data[rows])
+        assert load().mapped is None
+    assert load().mapped is not None  # reading raises here
+
+
 def test_a_check_at_the_process_s_end_finds_no_damage(model: Model) -> None:
     """Its thread goes on while Python ends, and closed files would look damaged."""
     model.load(model.entry())
