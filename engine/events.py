@@ -242,7 +242,10 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class Prefilled:
-    """The prompt is in the KV cache; ``reused`` of its tokens were there from an earlier turn."""
+    """The prompt is in the KV cache; ``reused`` of its tokens were there from an earlier turn.
+
+    It comes again between rounds, with the seconds of both, where the draft has read the prompt later.
+    """
 
     tokens: int
     reused: int

@@ -6,12 +6,11 @@ with those of other sequences, or yields to them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
 from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from itertools import takewhile
-from time import perf_counter
 
 from engine.decoding.constraint import ConstrainedProposer, Constraint, ForcingController
 from engine.decoding.context import Context
@@ -24,14 +23,21 @@ from engine.decoding.sampling import Sampler
 from engine.decoding.text.codec import TextCodec
 from engine.decoding.text.output_processor import OutputProcessor
 from engine.decoding.verifier import Verifier
-from engine.decoding.work import WorkItem
+from engine.decoding.work import WorkItem, YieldWork
 from engine.drafting.controllers.batch import BatchMember
 from engine.drafting.controllers.factory import ControllerFactory
 from engine.drafting.predicted import PredictedProposer
+from engine.drafting.preparing import PlainWhilePreparing, Preparing
 from engine.events import Event, Started
 from engine.local.run import Run
 from engine.local.slots import Slot, Slots
 from engine.request import Control
+
+_LONG_PROMPT = 128
+"""Tokens that the target prefills, above which the proposer's prefill is spread over the first rounds.
+These bring one token each, which for a short prompt costs more than the wait."""
+_CHUNKS_A_ROUND = 4
+"""Of the proposer's prefill; in the compiled step, 256 tokens."""
 
 Steps = Generator[WorkItem | None, None, None]
 """Yields a work item that the sequence waits for, or None to let other sequences run."""
@@ -82,10 +88,15 @@ class Sequence:
         if self.batched:
             within = target.runs_rounds and drafting_within(proposer, constraint) is not None
             member = controllers.batch_member(wanted, proposer, sampler, within=within)
-        yield from self._prefill(context, proposer, member)
+        preparing = yield from self._prefill(context, proposer, member)
         if not self.cancelled():
             controller = member or controllers.controller(wanted, proposer, sampler)
-            yield from self._decode(context, proposer, sampler, constraint, controller, member)
+            if preparing.spread:
+                controller = PlainWhilePreparing(controller, preparing)
+            rounds = self._rounds(context, proposer, sampler, constraint, controller)
+            deciding = nullcontext() if member is None else member.decoding(len(context.tokens))
+            with closing(rounds), deciding:
+                yield from self._decode(rounds, preparing, member)
         # Forget tokens that were not shown. What a follow-up finds in the state must not depend on the
         # proposer, since prefilled KV need not have the bits of decoded KV.
         target.reuse([*run.prompt.keys, *self.processor.tokens][:-1])
@@ -105,41 +116,57 @@ class Sequence:
         proposer.begin(context, sampler)
         return proposer
 
-    def _prefill(self, context: Context, proposer: Proposer, member: BatchMember | None) -> Steps:
-        copy_into = partial(self.resources.slots.copy_into, self.slot) if self.batched else None
-        prepares = member is None or member.prefills_at_once
+    def _prefill(
+        self, context: Context, proposer: Proposer, member: BatchMember | None
+    ) -> Generator[WorkItem | None, None, Preparing]:
+        """Prefill the prompt in the target, and in the proposer unless that is to wait."""
+        batched, target = self.batched, self.slot.target
+        copy_into = partial(self.resources.slots.copy_into, self.slot) if batched else None
         prefilled = yield from self.slot.prefill(
-            context, proposer if prepares else None, self.run.reuse_cache, self.cancelled, copy_into
+            context, self.run.reuse_cache, self.cancelled, copy_into
         )
-        self.publish(prefilled)
+        preparing = Preparing(proposer, context, prefilled)
+        if member is None or member.prefills_at_once:
+            preparing.start()
+            long = prefilled.tokens - prefilled.reused > _LONG_PROMPT
+            preparing.spread = long and not (target.runs_rounds or preparing.finished)
+            while not (preparing.spread or preparing.finished or self.cancelled()):
+                yield YieldWork() if batched else None
+                preparing.compute()
+        self.publish(preparing.prefilled)
         yield None
+        return preparing
 
-    def _decode(
+    def _rounds(
         self,
         context: Context,
         proposer: Proposer,
         sampler: Sampler,
         constraint: Constraint | None,
         controller: Controller,
-        member: BatchMember | None,
-    ) -> Steps:
-        run, drafter = self.run, proposer
+    ) -> RoundLoop:
+        run = self.run
         if constraint is not None and run.speculation.control is not Control.OFF:
-            drafter = ConstrainedProposer(proposer, constraint)
+            proposer = ConstrainedProposer(proposer, constraint)
             controller = ForcingController(controller, constraint, run.speculation.deepest)
-        launcher = self._launcher(context, drafter, sampler, constraint)
-        rounds = RoundLoop(context, launcher, controller, run.stopping, run.speculation.proposer)
-        deciding = nullcontext() if member is None else member.decoding(len(context.tokens))
-        with closing(rounds), deciding:
-            preparing: Iterator[None] | None = None
-            while not (rounds.ended or self.processor.stopped or self.cancelled()):
-                if (work := rounds.launch()) is not None:
-                    yield work
-                self.publish(self.processor.add(rounds.finish()))
-                yield None
-                if member is not None and member.wants_prefill:
-                    preparing = preparing or _preparing(proposer, context)
-                    _prepare_chunk(preparing, member)
+        launcher = self._launcher(context, proposer, sampler, constraint)
+        return RoundLoop(context, launcher, controller, run.stopping, run.speculation.proposer)
+
+    def _decode(self, rounds: RoundLoop, preparing: Preparing, member: BatchMember | None) -> Steps:
+        while self._goes_on(rounds):
+            if (work := rounds.launch()) is not None:
+                yield work
+            self.publish(self.processor.add(rounds.finish()))
+            yield None
+            if member is not None and member.wants_prefill:
+                member.observe_prefill(preparing.compute(), finished=preparing.finished)
+            elif preparing.spread and self._goes_on(rounds):
+                preparing.compute(_CHUNKS_A_ROUND)
+                if preparing.finished:
+                    self.publish(preparing.prefilled)
+
+    def _goes_on(self, rounds: RoundLoop) -> bool:
+        return not (rounds.ended or self.processor.stopped or self.cancelled())
 
     def _launcher(
         self, context: Context, proposer: Proposer, sampler: Sampler, constraint: Constraint | None
@@ -182,17 +209,3 @@ def sampler_of(
         native_step=native,
         mask=mask,
     )
-
-
-def _preparing(proposer: Proposer, context: Context) -> Iterator[None]:
-    """Return the proposer's prefill of the text, stopped before its first chunk."""
-    chunks = proposer.prepare(context)
-    next(chunks, None)
-    return chunks
-
-
-def _prepare_chunk(chunks: Iterator[None], member: BatchMember) -> None:
-    """Let the proposer prefill one chunk."""
-    began = perf_counter()
-    finished = next(chunks, True)
-    member.observe_prefill(perf_counter() - began, finished=bool(finished))

@@ -311,7 +311,7 @@ class Session:
         sampler = sampler_of(run, context, constraint, info.vocabulary, native=self.native)
         with gpu_errors(self.target.model):
             slot = self._slots.first
-            deque(slot.prefill(context, None, False, lambda: False, None), 0)
+            deque(slot.prefill(context, False, lambda: False, None), 0)
             scored = top_tokens(self.target, sampler, context, count)
             self._slots.publish(slot)
         return tuple(

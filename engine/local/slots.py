@@ -67,12 +67,11 @@ class Slot:
     def prefill(
         self,
         context: Context,
-        proposer: Proposer | None,
         reuse: bool,
         cancelled: Callable[[], bool],
         copy_into: Callable[[list[int]], None] | None,
     ) -> Generator[WorkItem, None, Prefilled]:
-        """Prefill all tokens but the pending one, in the target, and in ``proposer`` unless it is None.
+        """Prefill all tokens but the pending one in the target.
 
         Yields work items, between which other requests run. ``copy_into``: see ``PrefillWork``; None if
         no other request can run: nothing is yielded then.
@@ -92,12 +91,6 @@ class Slot:
                 yield work
                 work.check()
         self.target.save_checkpoint()
-        if proposer is not None:
-            for _ in proposer.prepare(context):
-                if cancelled():
-                    break
-                if copy_into is not None:
-                    yield YieldWork()
         reused = self.target.length - work.computed
         return Prefilled(len(context.tokens), reused, perf_counter() - started)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from engine.decoding.context import PREFILL_CHUNK
 from engine.decoding.text.codec import TextCodec
 from engine.drafting.resources import Resources
-from engine.events import FinishReason, Prefilled
+from engine.events import Emitted, FinishReason, Prefilled, Round
 from engine.local.session import Session
 from tests.engine.local.session.conftest import PROMPT, after, answered, asked, never
 from tests.support.checkpoints import VOCABULARY
@@ -34,15 +34,48 @@ def drafted_by_table(codec: TextCodec, context: int = 4 * PREFILL_CHUNK) -> Sess
     return Session(model(), codec, Resources(draft=model()))
 
 
-def test_the_drafts_prefill_is_prefill_and_no_part_of_the_first_round(
+def test_the_drafts_prefill_of_a_short_prompt_comes_before_the_first_round(
     fake: tuple[Session, TableModel],
 ) -> None:
     """It used to run inside round 1: that round's draft time was that of the whole prompt."""
-    session = drafted_by_table(fake[0].codec)
-    prompt = (9,) * (2 * PREFILL_CHUNK)
-    for event in session.run(asked(prompt, max_tokens=8), never):
+    session, prompt = drafted_by_table(fake[0].codec), (9,) * 100
+    events = session.run(asked(prompt, max_tokens=8), never)
+    for event in events:
         if isinstance(event, Prefilled):
             assert session.resources.draft.fed == len(prompt) - 1  # type: ignore[union-attr]
+    assert not any(isinstance(event, Prefilled) for event in events)
+
+
+def test_the_first_words_of_a_long_prompt_do_not_wait_for_the_drafts_prefill(
+    fake: tuple[Session, TableModel],
+) -> None:
+    session, prompt = drafted_by_table(fake[0].codec, 20 * PREFILL_CHUNK), (9,) * 4000
+    draft = session.resources.draft
+    assert isinstance(draft, TableModel)
+    seconds, rounds = [], []
+    for event in session.run(asked(prompt, max_tokens=20), never):
+        match event:
+            case Prefilled():
+                seconds.append(event.seconds)
+                assert (draft.fed > 0) == (len(seconds) > 1)
+            case Emitted(round=Round() as round):
+                rounds.append((len(seconds), len(round.tree)))
+    drafted = [drafted for after, drafted in rounds if after == 2]
+    plain = [drafted for after, drafted in rounds if after == 1]
+    assert plain and not any(plain) and drafted and drafted[0]
+    assert seconds[0] < seconds[1]
+
+
+def test_a_reply_that_ends_early_leaves_the_rest_of_the_drafts_prefill(
+    fake: tuple[Session, TableModel],
+) -> None:
+    session, prompt = drafted_by_table(fake[0].codec, 20 * PREFILL_CHUNK), (9,) * 4000
+    draft = session.resources.draft
+    assert isinstance(draft, TableModel)
+    answered(session, asked(prompt, max_tokens=1))
+    assert draft.fed < len(prompt) / 2
+    assert len(answered(session, asked(prompt))[1].token_ids) == 20
+    assert draft.fed >= len(prompt) - 1
 
 
 def test_without_reuse_the_draft_starts_anew_as_the_target_does(
@@ -61,12 +94,10 @@ def test_without_reuse_the_draft_starts_anew_as_the_target_does(
 
 
 def test_the_drafts_prefill_is_left_between_two_parts(fake: tuple[Session, TableModel]) -> None:
-    session = drafted_by_table(fake[0].codec)
+    session = drafted_by_table(fake[0].codec, 20 * PREFILL_CHUNK)
     prompt = (9,) * (3 * PREFILL_CHUNK)
     _, finished = answered(session, asked(prompt), after(4))
     assert finished.reason is FinishReason.CANCELLED
-    assert session.target.keys == list(prompt[:-1])
-    assert session.resources.draft.fed == PREFILL_CHUNK  # type: ignore[union-attr]
     assert answered(session, asked(prompt))[1].reason is FinishReason.LENGTH
 
 

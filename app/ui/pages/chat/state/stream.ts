@@ -58,7 +58,7 @@ export class Stream {
     this.rounds.push(...reply.add(events, stats?.thought));
     const calls = events.findLast(({ t }) => t === "calls");
     if (calls) page.patch(id, { calls });
-    const written = stats?.calling ? `Calling ${stats.calling}` : stageAfter(events);
+    const written = stats?.calling ? `Calling ${stats.calling}` : stageAfter(events, reply.text !== "");
     const stage = reply.end ? null : written;
     if (stage !== null && stage !== page.find(id)?.stage) page.patch(id, { stage });
     page.set({ live: stats ?? page.state.live });
@@ -107,13 +107,13 @@ export class Stream {
 }
 
 // Returns what the engine does after these events; "" once it writes, null if they do not say.
-function stageAfter(events: any[]) {
+function stageAfter(events: any[], writes: boolean) {
   let stage = null;
   for (const event of events) {
     if (event.t === "queued") stage = `Waiting: ${several(event.ahead, "request")} ahead`;
     else if (event.t === "started")
       stage = `Reading the prompt${event.prompt === null ? "" : ` (${several(event.prompt, "token")})`}`;
-    else if (event.t === "prefilled") stage = "Writing";
+    else if (event.t === "prefilled") stage = writes ? "" : "Writing";
     else if (event.t === "round" || event.t === "text") stage = "";
   }
   return stage;
