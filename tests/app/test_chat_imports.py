@@ -149,7 +149,7 @@ def test_a_broken_or_hostile_tree_neither_hangs_nor_loses_the_others(store, tmp_
     cycle = conversation({"a": node(None, "user", "Hi"), "b": node("a", "assistant", "Ho")}, "b")
     cycle["mapping"]["b"]["children"] = ["a", "b", "gone", 7]
     cycle["mapping"]["a"]["parent"] = "b"
-    odd = conversation({"a": node(None, "user", "\ud800 x\0")}, "a")
+    odd = conversation({"a": node(None, "user", "\ud800 x\0")}, "a", title="Half \ud83d")
     odd["mapping"] |= {
         "c": None,
         "d": {"message": {"author": 3}},
@@ -162,6 +162,8 @@ def test_a_broken_or_hostile_tree_neither_hangs_nor_loses_the_others(store, tmp_
     found = take(store, tmp_path / "conversations.json", [cycle, odd, deep])
     assert [len(told(store, chat)) for chat in found.chats] == [1, 5000]
     assert told(store, found.chats[0]) == ["? x"]
+    # A title that ends in half an emoji ended the import.
+    assert [chat.title for chat in store.chats()] == ["Foxes", "Half ?"]
     assert found.failed == [("Foxes", "it has no messages")]  # nothing in a cycle comes first
 
 

@@ -46,8 +46,7 @@ class Conversation:
         """Add a message and return its number. Raises NotAChat if there are too many."""
         if len(self.messages) >= MOST_MESSAGES:
             raise NotAChat(f"it has more than {MOST_MESSAGES:,} messages")
-        # A lone half of a surrogate pair cannot be stored.
-        text = text[:LONGEST].replace("\0", "").encode("utf-8", "replace").decode()
+        text = text_of(text[:LONGEST])
         number = len(self.messages) + 1
         named = model and model[:200]
         self.messages.append(
@@ -62,8 +61,10 @@ def with_thought(thought: str, text: str) -> str:
 
 
 def text_of(value: object) -> str:
-    """Return a value that should be a text, as one."""
-    return value if isinstance(value, str) else ""
+    """Return a value that should be a text, as one that can be stored: without zeros, and without halves
+    of surrogate pairs, which programs leave where they cut a title."""
+    text = value if isinstance(value, str) else ""
+    return text.replace("\0", "").encode("utf-8", "replace").decode()
 
 
 def dict_of(value: object) -> dict[str, Any]:

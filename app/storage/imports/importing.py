@@ -21,7 +21,9 @@ from app.storage.imports.conversation import (
     Conversation,
     NotAChat,
     TooLarge,
+    dict_of,
     objects,
+    text_of,
 )
 from app.storage.store import Store
 from engine.errors import InvalidRequest, what_failed
@@ -164,8 +166,8 @@ def _take(target: _Target, value: Any, summary: Summary) -> None:
     if isinstance(value, ValueError):
         summary.fail("", f"it cannot be read: {what_failed(value)}")
         return
-    title = value.get("title") or value.get("name") if isinstance(value, dict) else None
-    title = title[:200] if isinstance(title, str) else ""
+    named = dict_of(value)
+    title = text_of(named.get("title") or named.get("name"))[:200]
     try:
         if isinstance(value, dict) and value.get("format") == chat_files.FORMAT:
             summary.chats.append(chat_files.take(target.store, value))
