@@ -166,7 +166,8 @@ class Job:
             calls = () if answer.calls is None else answer.calls.made
             reply = Message("assistant", answer.content, tool_calls=calls, reasoning=answer.thought)
             items = tuple(
-                {"id": f"{self.message_id}_in_{at}", "status": "completed", **_input_item(item)}
+                # Not by the client's own id, which another client may use too.
+                {"status": "completed", **_input_item(item), "id": f"{self.message_id}_in_{at}"}
                 for at, item in enumerate(self.items)
             )
             self.responses.put(StoredResponse(response, items, (*self.conversation, reply)))

@@ -59,13 +59,13 @@ class ResponseStore:
 
     def __init__(self) -> None:
         self._stored: OrderedDict[str, StoredResponse] = OrderedDict()
-        self._items: dict[str, tuple[Json, StoredResponse]] = {}  # by id, with the last owner
+        self._items: dict[str, Json] = {}  # by ids, which only who got them knows
         self._size = 0
 
     def put(self, stored: StoredResponse) -> None:
         """Store a response, and drop old ones beyond the bounds."""
         self._stored[stored.id] = stored
-        self._items |= {item["id"]: (item, stored) for item in stored.items()}
+        self._items |= {item["id"]: item for item in stored.items()}
         self._size += stored.size
         while len(self._stored) > MOST_STORED or self._size > MOST_BYTES:
             self._forget(next(iter(self._stored.values())))
@@ -92,7 +92,7 @@ class ResponseStore:
                 code="item_not_found",
                 param=param,
             )
-        return self._items[name][0]
+        return self._items[name]
 
     def remove(self, name: str) -> None:
         """Remove a response. Raises a 404 if it is not stored."""
@@ -102,8 +102,7 @@ class ResponseStore:
         del self._stored[stored.id]
         self._size -= stored.size
         for item in stored.items():
-            if item["id"] in self._items and self._items[item["id"]][1] is stored:
-                del self._items[item["id"]]
+            del self._items[item["id"]]
 
 
 class PageQuery(BaseModel):

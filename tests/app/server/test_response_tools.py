@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx
 import pytest
-from openai import OpenAI, pydantic_function_tool
+from openai import APIStatusError, OpenAI, pydantic_function_tool
 from pydantic import BaseModel, Field
 
 from engine.events import Finished
@@ -82,6 +82,13 @@ def test_a_call_what_it_returned_and_the_next_reply(server, client: OpenAI) -> N
         *["function_call_output"] * len(calls),
     ]
     assert all(item.id for item in items)
+    # An id that a client chose is not known to others, who might choose the same.
+    secret: Any = [{"type": "message", "role": "user", "id": "msg_1", "content": "Secret"}]
+    stored = client.responses.create(**given, input=secret)
+    (own,) = client.responses.input_items.list(stored.id).data
+    client.responses.create(**given, input=[{"type": "item_reference", "id": own.id}])
+    with pytest.raises(APIStatusError, match="no stored response has an item 'msg_1'"):
+        client.responses.create(**given, input=[{"type": "item_reference", "id": "msg_1"}])
 
 
 def test_a_named_call_is_streamed_in_openais_events(server, client: OpenAI) -> None:
