@@ -137,15 +137,12 @@ def _pdf(title: str, data: str, path: str) -> Attachment:
 
 def files_in(blocks: Sequence[BlockBody]) -> int:
     """Return how many documents must be read in another process."""
-    return sum(
-        files_in(block.content or ())
-        + (
-            block.type == "document"
-            and isinstance(block.source, SourceBody)
-            and block.source.type == "base64"
-        )
-        for block in blocks
-    )
+    count = 0
+    for block in blocks:
+        count += files_in(block.content or ())
+        if block.type == "document" and isinstance(block.source, SourceBody):
+            count += (block.source.type == "base64") + files_in(block.source.content or ())
+    return count
 
 
 def _file(attachment: Attachment) -> Json:

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from anthropic.types import Message as Reply
 
 HI: Any = [{"role": "user", "content": "Tell me a tale of a fox."}]
+PDF: Any = {"type": "document", "source": {"type": "base64", "data": "JVBERi0="}}
+WITHIN: Any = {"type": "document", "source": {"type": "content", "content": [PDF] * 17}}
 WEATHER: Any = {
     "name": "get_weather",
     "description": "Tell the weather.",
@@ -373,9 +375,7 @@ def test_models_are_listed_for_both_clients(server, claude: Anthropic, client: O
                 "messages": [
                     {
                         "role": "user",
-                        "content": [
-                            {"type": "document", "source": {"type": "base64", "data": "JVBERi0="}}
-                        ],
+                        "content": [PDF],
                     }
                 ]
             },
@@ -396,6 +396,10 @@ def test_models_are_listed_for_both_clients(server, claude: Anthropic, client: O
                 ]
             },
             r"messages\[0\].content\[0\].source.data: the document is no PDF",
+        ),
+        (
+            {"messages": [{"role": "user", "content": [WITHIN]}]},
+            "have 17 PDF documents; at most 16",
         ),
         ({"messages": "x" * 9}, "messages"),
         (
