@@ -6,7 +6,7 @@ import base64
 import hashlib
 import secrets
 from collections.abc import AsyncGenerator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from anyio import to_thread
@@ -103,7 +103,9 @@ class Blocks:
             yield self._delta("signature_delta", signature=block["signature"])
         elif block["type"] == "tool_use" and self._written:
             # As clients read the deltas: what max_tokens cut is left out.
-            block["input"] = from_json(self._written, allow_partial=True)
+            with suppress(ValueError):  # a server's model may write what is no JSON
+                found = from_json(self._written, allow_partial=True, allow_inf_nan=False)
+                block["input"] = found if isinstance(found, dict) else {}
         yield self._event("content_block_stop")
 
     def _delta(self, kind: str, **fields: Any) -> Json:

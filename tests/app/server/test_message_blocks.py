@@ -34,7 +34,6 @@ SAID = {
     "call": f"{THOUGHT}{call(1)}\n{call(2)}",
     "say and call": f"Let me see.\n{call(1)}",
     "blank": " \n",
-    "fail": "",
 }
 
 
@@ -121,6 +120,17 @@ def test_a_call_that_was_cut_has_what_was_written(claude: Anthropic) -> None:
     message = claude.messages.create(**ask("say and call", max_tokens=cut))
     assert message.stop_reason == "max_tokens"
     assert message.content[-1].input == {"a": 1}
+
+
+@pytest.mark.parametrize("written", ['{"a" 1}', "[1]", '{"a": NaN}'])
+def test_a_call_whose_arguments_are_no_object_has_an_empty_one(
+    claude: Anthropic, written: str
+) -> None:
+    """Models of servers write such calls; the message ended in an error."""
+    said = call(1).replace('{"a": 1, "why": "sum"}', written)
+    assert claude.messages.create(**ask(said)).content[-1].input == {}
+    # Its package reads the deltas itself, and raises for these.
+    assert [*claude.messages.create(**ask(said), stream=True)][-1].type == "message_stop"
 
 
 def test_what_comes_back_is_the_conversation(claude: Anthropic, asked: list[Request]) -> None:
