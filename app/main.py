@@ -175,17 +175,18 @@ def first_load(data_dir: Path, settings: Settings) -> Settings:
 
     preferences = PreferencesFile(data_dir).read()
     load = preferences.over(settings.load, settings.fixed)
-    load = LoadOptionsFile(data_dir).of(load.target).over(load, settings.fixed)
-    if load.text == settings.load.text:
-        return replace(settings, load=load)
+    stored, target = load.text != settings.load.text, load.target
     instead = replace(preferences, start_with=StartWith.SHIPPED).over(settings.load, settings.fixed)
-    try:
-        open_inventory(data_dir).named(load)
-    except ForetokenError as error:
-        note = _in_its_place(load, instead, str(error))
-        say(note)
-        return replace(settings, load=instead, note=note)
-    return replace(settings, load=load, instead=instead)
+    if stored or target != DEFAULT_PAIR:  # else the catalog need not be read
+        try:
+            target = open_inventory(data_dir).named(load).target.id
+        except ForetokenError as error:
+            if stored:
+                note = _in_its_place(load, instead, str(error))
+                say(note)
+                return replace(settings, load=instead, note=note)
+    load = LoadOptionsFile(data_dir).of(target).over(load, settings.fixed)
+    return replace(settings, load=load, instead=instead if stored else None)
 
 
 def _in_its_place(stored: LoadRequest, instead: LoadRequest, reason: str) -> str:

@@ -133,7 +133,8 @@ class Runtime:
             **own | {"threads": self.threads},
             remembered=self.first.remembered & {*COMPUTING},
         )
-        return self.load_options.of(target).over(request, self.fixed)
+        named = {pair.id: pair.target.id for pair in self.catalog.pairs}
+        return self.load_options.of(named.get(target, target)).over(request, self.fixed)
 
     def beside_catalog(self) -> tuple[ModelSpec, ...]:
         """Return the models found on disk that are not in the catalog under another path."""

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from app import paths
+from app.inventory import own_catalog
 from app.loading import BUSY
 from app.main import Settings, first_load
 from app.paths import catalog_file
@@ -178,6 +180,10 @@ def test_the_first_model_s_options_are_no_other_model_s_and_what_is_picked_is_as
     assert (picked.quantization, picked.kv_cache_dtype, picked.context) == ("q4", "fp8", 512)
     assert picked.remembered == {*COMPUTING, *options.chosen} - {"gpu_layers"}
     assert "kv_cache_dtype" not in chosen(runtime, "pip", "", "q4", "fp8").remembered
+    # A pair of the user's own has another id than its target, whose options were ignored.
+    (pip,) = (each for each in runtime.catalog.pairs if each.id == "pip")
+    runtime.catalog = replace(runtime.catalog, pairs=(replace(pip, id="trained"),))
+    assert runtime.request("trained").context == 512
 
 
 def test_what_the_command_line_states_comes_before_load_options(tmp_path: Path) -> None:
@@ -186,6 +192,10 @@ def test_what_the_command_line_states_comes_before_load_options(tmp_path: Path) 
     assert first_load(tmp_path, settings).load.context == 512
     stated = first_load(tmp_path, replace(settings, fixed=frozenset({"context", "pair"})))
     assert (stated.load.context, stated.load.threads) == (None, 1)
+    own = {"id": "mine", "name": "Mine", "target": "pip"}
+    own_catalog.add(paths.own_catalog(tmp_path), catalog_file(), "pairs", own)
+    mine = replace(settings, load=LoadRequest(target="mine"), fixed=frozenset({"pair"}))
+    assert first_load(tmp_path, mine).load.context == 512
 
 
 def test_a_context_of_an_earlier_version_becomes_the_least(tmp_path: Path) -> None:
