@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import errno
 import hashlib
 import os
 import re
@@ -104,6 +105,8 @@ def main(arguments: list[str]) -> int:
         return 0
     try:
         check_python(sys.version_info[:2])
+        if arguments[:1] == ["ui"]:  # as the app's messages name what is started
+            arguments = arguments[1:]
         if arguments and not arguments[0].startswith("-") and arguments[0] != "test":
             raise LauncherError(
                 f"launcher.py has no command {arguments[0]!r}. Its only one is test; --help lists the "
@@ -112,10 +115,14 @@ def main(arguments: list[str]) -> int:
         if arguments[:1] == ["test"]:
             return run_tests(arguments[1:])
         prepare("app")
+        os.environ["FORETOKEN_PROGRAM"] = "python launcher.py"  # for the app's messages
         # -P: a folder "app" where the launcher was called from is not ours.
         return hand_over([venv_python(), "-P", "-m", "app", "ui", *arguments])
     except LauncherError as error:
         print(f"\n{error}", file=sys.stderr)
+        return 1
+    except OSError as error:
+        print(f"\n{error}\n{remedy(str(error))}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("\nStopped.", file=sys.stderr)
@@ -402,7 +409,8 @@ def only_one(path: Path) -> Iterator[None]:
 
 
 def try_lock(file: IO[str]) -> bool:
-    """Take the lock on an open file if nobody has it; closing the file gives it back."""
+    """Take the lock on an open file if nobody has it; closing the file gives it back. A file system
+    without locks counts as one whose lock is free."""
     try:
         if sys.platform == "win32":
             import msvcrt
@@ -413,8 +421,8 @@ def try_lock(file: IO[str]) -> bool:
             import fcntl
 
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
+    except OSError as error:
+        return error.errno not in (errno.EWOULDBLOCK, errno.EACCES, errno.EDEADLK)
     return True
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import signal
@@ -271,8 +272,13 @@ def test_arguments_pass_through_to_the_app(monkeypatch: pytest.MonkeyPatch) -> N
     handed: list[list[Path | str]] = []
     monkeypatch.setattr(launcher, "prepare", lambda extra: None)
     monkeypatch.setattr(launcher, "hand_over", lambda command: handed.append(command) or 0)
-    assert launcher.main(["--port", "9000", "--no-browser"]) == 0
-    assert handed[0][1:] == ["-P", "-m", "app", "ui", "--port", "9000", "--no-browser"]
+    monkeypatch.setenv("FORETOKEN_PROGRAM", "")
+    for words in (["--port", "9000"], ["ui", "--port", "9000"]):
+        assert launcher.main(words) == 0
+        assert handed.pop()[1:] == ["-P", "-m", "app", "ui", "--port", "9000"]
+    command = [sys.executable, "-m", "app", "ui", "--prot"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert "Try 'python launcher.py ui --help' for help." in done.stderr
 
 
 def test_an_unknown_command_is_told(capsys: pytest.CaptureFixture[str]) -> None:
@@ -307,6 +313,34 @@ def test_a_second_launcher_waits_for_the_first(tmp_path: Path) -> None:
         order.append("first")
     waiting.join(timeout=10)
     assert order == ["first", "second"]
+
+
+def test_a_file_system_without_locks_is_nobodys(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The launcher waited for ever for another one."""
+    fcntl = pytest.importorskip("fcntl")
+
+    def flock(file: object, how: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    with launcher.only_one(tmp_path / "lock"):
+        pass
+
+
+def test_a_folder_that_cannot_be_written_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It ended in a traceback."""
+
+    def prepare(extra: str) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", "/opt/.venv.lock")
+
+    monkeypatch.setattr(launcher, "prepare", prepare)
+    assert launcher.main([]) == 1
+    told = capsys.readouterr().err
+    assert "/opt/.venv.lock" in told and "The folder cannot be written to" in told
 
 
 def test_progress_off_a_terminal_names_only_large_downloads(

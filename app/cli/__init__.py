@@ -6,8 +6,10 @@ Exit status: 0 done, 1 a measurement or training that failed, 2 a mistake that t
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
+from functools import partial
 from importlib import metadata
 
 import typer
@@ -51,8 +53,8 @@ def _general(
 
 
 def main() -> None:
-    """Run the command line; see ``run``."""
-    run(cli)
+    """Run the command line; see ``run``. The launcher says what the program is called in messages."""
+    run(partial(cli, prog_name=os.environ.get("FORETOKEN_PROGRAM")))
 
 
 def run(command: Callable[[], object]) -> None:
