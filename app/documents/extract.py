@@ -27,6 +27,7 @@ _BLOCKS = frozenset(
     "p div section article main ul ol table tr blockquote figure figcaption dl dt dd address hr "
     "details summary h1 h2 h3 h4 h5 h6 li pre".split()
 )
+_HEADINGS = frozenset("h1 h2 h3 h4 h5 h6".split())
 _VOID = frozenset("area base br col embed hr img input link meta source track wbr".split())
 _MAIN = ("main", "article")
 _ENOUGH = 400
@@ -60,7 +61,7 @@ class _Reader(HTMLParser):
             self._within[tag] += 1
         if tag in _BLOCKS:
             self._add("\n\n" if tag != "tr" and tag != "li" else "\n")
-        if tag[0] == "h" and tag[1:].isdigit():
+        if tag in _HEADINGS:
             self._add("#" * int(tag[1:]) + " ")
         elif tag == "li":
             self._add("- ")

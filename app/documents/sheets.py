@@ -81,7 +81,7 @@ class _Workbook(Handler):
         form = self._formats.get(number)
         if form is None:
             return whole_number(number, -1) in _DATES
-        bare = re.sub(r'"[^"]*"|\[[^\]]*\]|\\.', "", form).lower()
+        bare = re.sub(r'"[^"]*"|\[[^\]]*\]|[\\_*].', "", form).lower()  # without what is only shown
         return bool(re.search("[ydhs]", bare)) and "general" not in bare
 
 

@@ -46,6 +46,8 @@ class _Docx(_Document):
             self._shown = True
         elif tag == "tab":
             self.add("\t")
+        elif tag == "noBreakHyphen":
+            self.add("-")
         elif tag == "lastRenderedPageBreak" or (tag == "br" and attributes.get("type") == "page"):
             self.end_page()
         elif tag in ("br", "cr"):

@@ -75,6 +75,10 @@ def test_slides_and_sheets_are_read_under_their_names(tmp_path: Path) -> None:
     assert found.pages == ('Prices\nWhen,,"x, y"\n2023-03-15,2.5,TRUE', "None")
     assert found.unit == "Sheet"
     first_day = {"Old": '<row><c r="A1" s="1"><v>0</v></c></row>'}
+    tall = '<cellXfs><xf numFmtId="0"/><xf numFmtId="164"/></cellXfs>'  # as wide as " DM"
+    marks = f'<numFmts><numFmt numFmtId="164" formatCode="#,##0\\ _D_M"/></numFmts>{tall}'
+    amount = {"Sum": '<row><c r="A1" s="1"><v>5</v></c></row>'}
+    assert read(tmp_path, "c.xlsx", made.xlsx(amount, (), marks)).attachment.pages == ("Sum\n5",)
     old = made.xlsx(first_day, (), styles, '<workbookPr date1904="1"/>')  # four years early once
     assert read(tmp_path, "b.xlsx", old).attachment.pages == ("Old\n1904-01-01",)
 
