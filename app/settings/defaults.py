@@ -82,7 +82,7 @@ class Defaults:
     """The measured defaults of a data folder."""
 
     def __init__(self, data_dir: Path) -> None:
-        self._file = SettingsFile(data_dir / FILE, lambda values: dict(values["defaults"]))
+        self._file = SettingsFile(data_dir / FILE, lambda values: {**values["defaults"]})
 
     def all(self) -> dict[str, Default]:
         """Return the defaults by key; entries that cannot be read are logged and left out."""

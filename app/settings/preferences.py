@@ -133,7 +133,7 @@ def _parse(values: dict[str, Any], path: Path) -> Preferences:
         try:
             read = _READERS[name](value)
             _check({name: read})
-        except (ForetokenError, ValueError, TypeError, KeyError) as error:
+        except (ForetokenError, ValueError, TypeError, KeyError, OverflowError) as error:
             log.warning("%s: %s is not used: %s", path, name, error)
         else:
             made[name] = read

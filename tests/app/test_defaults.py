@@ -136,6 +136,7 @@ def test_defaults_are_forgotten_one_pair_or_all(tmp_path: Path) -> None:
         "{",
         "[]",
         '{"defaults": 3}',
+        '{"defaults": []}',
         '{"defaults": {"k": {}}}',
         '{"defaults": {"k": {"pair": "a", "quantization": "b", "measured": "c", "kinds": {}, '
         '"winner": {"proposer": "x", "controller": "lucky", "depth": 1, "speedup": 1, "prompts": 1}}}}',

@@ -58,7 +58,12 @@ def test_a_pair_is_remembered_by_whole_paths_and_without_how_it_was_computed(
 
 @pytest.mark.parametrize(
     "kept",
-    ["{", "[1]", '{"version": 1, "device": "tpu", "threads": 100000, "last": {"target": 3}}'],
+    [
+        "{",
+        "[1]",
+        '{"threads": 1e400}',
+        '{"version": 1, "device": "tpu", "threads": 100000, "last": {"target": 3}}',
+    ],
 )
 def test_what_is_no_use_is_told_and_left_out(
     kept: str, file: PreferencesFile, caplog: pytest.LogCaptureFixture
