@@ -27,17 +27,18 @@ from engine.thoughts import Thoughts
 class ReplyState:
     """A reply's text and state after every event so far.
 
-    ``prompt``: its tokens. ``tokens`` is None once the engine emitted text without tokens, and
-    ``token_ids`` where it reported none in the end. ``reason`` and ``error``: how it ended; both are
-    None before. ``stop_string``: the one that ended it, if known. ``thoughts`` says where its thought
-    stands, ``thinking`` whether it begins inside one, and ``thought_s`` how long it took to write;
-    ``added`` is what the last event added to thought and answer for sure. ``predicted_drafted`` and
-    ``predicted_accepted`` count tokens that were drafted from a predicted reply.
+    ``prompt``: its tokens. ``proposer``: the method that drafts; "" before it begins. ``tokens`` is None
+    once the engine emitted text without tokens, and ``token_ids`` where it reported none in the end.
+    ``reason`` and ``error``: how it ended; both are None before. ``stop_string``: the one that ended it,
+    if known. ``thoughts`` says where its thought stands, ``thinking`` whether it begins inside one, and
+    ``thought_s`` how long it took to write; ``added`` is what the last event added to thought and answer
+    for sure. ``predicted_drafted`` and ``predicted_accepted`` count tokens that were drafted from a
+    predicted reply.
     """
 
     def __init__(self) -> None:
         self.prompt: tuple[int, ...] = ()
-        self.text = ""
+        self.proposer = self.text = ""
         self.tokens: list[Token] | None = []
         self.token_ids: tuple[int, ...] | None = ()
         self.seed: int | None = None
@@ -68,7 +69,7 @@ class ReplyState:
         match event:
             case Started():
                 self.prompt, self.seed = event.prompt_tokens or (), event.seed
-                self.thinking = event.thinking
+                self.proposer, self.thinking = event.proposer, event.thinking
                 self.thoughts = Thoughts(opened=event.thinking)
             case Emitted():
                 self.text += event.text

@@ -7,6 +7,7 @@ import itertools
 import json
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,8 +24,10 @@ from engine.drafting import proposers
 from engine.errors import InvalidRequest, what_failed
 from engine.events import Event
 from engine.reply import ReplyState
-from engine.request import THINKING
+from engine.request import THINKING, Speculation
 from engine.thoughts import served_as
+from engine.values.messages import Message
+from engine.values.method_titles import method_title
 from engine.values.sampling import AcceptanceRule, Sampling, rule_named
 
 if TYPE_CHECKING:
@@ -103,6 +106,7 @@ def chat(
         "file": file,
         "image": image,
         "mcp": mcp,
+        "thinking": thinking,
         "thinking_budget": limited,
     }
     for name, given in templated.items():
@@ -119,8 +123,19 @@ def chat(
         acceptance=rule_named(acceptance),
         options=option or (),
     )
+    reply_options = replies.ReplyOptions(
+        sampling=sampling,
+        speculation=Speculation(),
+        max_tokens=max_tokens,
+        stop=tuple(stop or ()),
+        system=system,
+        raw=raw,
+        thinking=thinking,
+        thinking_budget=thinking_budget,
+        images=replies.images_in(image or ()),
+    )
+    reply_options.request([Message("user", "Hi")])  # refuses wrong values before anything is loaded
     folder = paths.data_folder(data_dir)
-    images = replies.images_in(image or ())
     if trace is not None:
         output.check_writable(trace, "trace")
     check_settings(folder, load)
@@ -139,18 +154,11 @@ def chat(
             note = "Note: this model marks no thoughts, so --thinking-budget has no use."
             print(note, file=sys.stderr)
         tools = scope.enter_context(opened(mcp, mcp_trust or (), loaded)) if mcp else None
-        reply_options = replies.ReplyOptions(
-            sampling=sampling,
+        reply_options = replace(
+            reply_options,
             speculation=drafting.speculation(loaded, defaults),
-            max_tokens=max_tokens,
-            stop=tuple(stop or ()),
-            system=system,
-            raw=raw,
-            thinking=thinking,
-            thinking_budget=thinking_budget,
             tools=tools,
             attached=replies.fitted_text(files, engine, prompt or "") if files else "",
-            images=images,
         )
         write_event = scope.enter_context(trace_to(trace))  # last: it empties the file
         done = converse_all(engine, conversations, reply_options, write_event, marks)
@@ -190,7 +198,7 @@ def converse_all(
         finished = itertools.chain.from_iterable(each)
     done = []
     for reply in finished:
-        told = f"[{output.summary(reply.statistics)}]"
+        told = f"[{method_title(reply.proposer)}: {output.summary(reply.statistics)}]"
         if sys.stdout.isatty():
             print(f"{told}\n", flush=True)
         else:  # a file has the text alone

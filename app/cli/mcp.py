@@ -43,7 +43,7 @@ def list_servers(
         print(f"No servers in {place}. Add one in Settings, Tools.")
         return
     rows = [(each.name, "on" if each.on else "off", each.line) for each in found.given]
-    print(harmless(table(("name", "", "command or address"), rows, frozenset())))
+    print(table(("name", "", "command or address"), rows, frozenset()))
 
 
 @cli.command("test")

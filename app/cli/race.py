@@ -17,14 +17,14 @@ from app.cli.loading import check_loads, check_settings, open_for_command, with_
 from app.cli.text.output import progress, table
 from app.inventory import open_inventory
 from app.settings.defaults import Defaults
-from engine.api import LoadRequest
+from engine.api import AUTO, LoadRequest
 from engine.errors import InvalidRequest
 from engine.request import PLAIN, Control, Speculation
 from engine.values import require
 from engine.values.sampling import AcceptanceRule, Sampling, rule_named
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from engine.api import Engine, Loaded
     from engine.bench.divergence import Divergence
@@ -101,6 +101,8 @@ def race(
     drafts, rivals = (way.proposer if way else None for way in ways)
     if base_load == load:  # one load, whose draft may be for one side only
         load = base_load = with_default_draft(load, folder, drafts, rivals)
+    elif load.draft_device != AUTO:
+        load, base_load = _where_drafts_are(folder, (load, rivals), (base_load, drafts))
     # Both first: else mistakes in the second are told after the first is loaded.
     with options.about("rival", "proposer"):
         check_loads(folder, (load, rivals))
@@ -137,8 +139,10 @@ def race(
             one_target(base_loaded, loaded),
         )
         if contest.alike:
-            same = f"Both sides are the same, {race_report.name(contest.rival)}. Choose another --rival."
-            raise InvalidRequest("rival", same)
+            same = f"Both sides are the same, {race_report.name(both[1])}."
+            if both[1].speculation.proposer == PLAIN:
+                same = "The baseline is plain decoding, without drafts, already."
+            raise InvalidRequest("rival", f"{same} Choose another --rival.")
         running = Race(engine, contest, base_engine)
         interrupted = _run(running, pairs or contest.pairs)
         first_difference = None if interrupted else divergence.of_race(engine, running)
@@ -151,6 +155,17 @@ def race(
         raise typer.Exit(130)
     if contest.promises_words and not all(each.same_words for each in running.pairs):
         raise typer.Exit(1)
+
+
+def _where_drafts_are(
+    folder: Path, *sides: tuple[LoadRequest, str | None]
+) -> Iterator[LoadRequest]:
+    """Yield the loads of both sides. If one side alone has a draft, ``draft_device`` is for that one."""
+    inventory = open_inventory(folder)
+    named = [inventory.named(with_default_draft(load, folder, name)) for load, name in sides]
+    one = any(pairing.draft for pairing in named)
+    for (load, _), pairing in zip(sides, named, strict=True):
+        yield load.without("draft_device") if one and pairing.draft is None else load
 
 
 def _run(running: Race, pairs: int) -> bool:

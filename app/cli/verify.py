@@ -139,6 +139,8 @@ def _compare(
     load: LoadRequest, folder: Path, run: Callable[..., None], made: Report, *, chosen: bool
 ) -> None:
     """Compare in one format and print its table. ``chosen``: the user named it: it must be available."""
+    from engine.bench.verify.report import weights
+
     if load.quantization in made.found.quantizations:
         return  # this is what ``auto`` was
     kind = load.quantization
@@ -152,7 +154,7 @@ def _compare(
                 # A bar is drawn in terminals alone: files get a line for each tenth.
                 if not sys.stderr.isatty() and 10 * done // total > told[-1]:
                     told.append(10 * done // total)
-                    print(f"Weights in {kind}: {done:,} of {total:,} replies", file=sys.stderr)
+                    print(f"{weights(kind)}: {done:,} of {total:,} replies", file=sys.stderr)
 
             told = [0]
             run(engine, found=made.found, on_progress=tell)
@@ -164,7 +166,7 @@ def _compare(
         made.left_out.append(f"Not compared in {kind}: {diagnostics.shortened(why)}")
     finally:
         if kind in made.found.quantizations:
-            _print(f"Weights in {kind}", made.table(kind))
+            _print(weights(kind), made.table(kind))
 
 
 def _ask(line_up: LineUp, prompts: list[EncodedPrompt], case: Case, made: Report) -> None:

@@ -14,7 +14,7 @@ from typer import Option
 from app import paths
 from app.cli import options
 from app.cli.loading import Status, by_files, compile_before
-from app.cli.text.output import check_writable, progress, table, write_report
+from app.cli.text.output import check_writable, progress, report_file, table, write_report
 from engine.api import LoadRequest
 from engine.request import Speculation
 
@@ -93,7 +93,7 @@ def real(
     for deep in depth or ():
         Speculation(depth=deep)  # refused before anything is started
     if out is not None:
-        check_writable(out.with_suffix(".json"))
+        check_writable(report_file(out))
     if each is None:
         each = 0 if prompts_file else 1
     questions = prompts.first_of_each(prompts.read(prompts_file or cases.SHIPPED), each)
@@ -104,10 +104,11 @@ def real(
         case, token_prompts = cases.make(
             load, questions, max_tokens, skip_long=prompts_file is None
         )
+    name = case.target.name.removesuffix(".gguf")
     if skipped := len(questions) - len(token_prompts):
         left_out = counted(skipped, "included prompt")
         print(
-            f"Note: skipped {left_out}, too long for the context of {case.target.stem}.",
+            f"Note: skipped {left_out}, too long for the context of {name}.",
             file=sys.stderr,
         )
     line_up = [
@@ -129,7 +130,7 @@ def real(
         )
     report = Report(result, NAME, case.eos)
     _print(report)
-    facts, title = report.facts(case), f"{case.target.stem} compared with other engines"
+    facts, title = report.facts(case), f"{name} compared with other engines"
     value = {"facts": facts, **report.as_json()}
     if out is not None:
         said = json.dumps({"title": title, **value})

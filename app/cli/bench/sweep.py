@@ -16,7 +16,7 @@ from typer import Option
 from app import main, paths
 from app.cli import options
 from app.cli.loading import check_settings, open_for_command, open_here
-from app.cli.text.output import check_writable, progress, table, write_report
+from app.cli.text.output import check_writable, progress, report_file, table, write_report
 from engine.api import LoadRequest
 from engine.errors import InvalidRequest
 from engine.request import FIXED_DEPTH, PLAIN, Control, Speculation, controller_named
@@ -68,7 +68,7 @@ def sweep(
     for name in names:
         measuring.named(name, folder, vocabulary=1)
     if out is not None:
-        check_writable(out.with_suffix(".json"))
+        check_writable(report_file(out))
     check_settings(folder, load)
     with open_for_command(load, folder, *(wanted or ())) as engine:
         loaded = engine.loaded
@@ -196,7 +196,7 @@ def compare(
     acceptance: options.AcceptanceOption = AcceptanceRule.AUTO.value,
     temperature: float = Option(0.0, help="0 = always the most likely token."),
     seed: int = Option(1, help="Same seed, same text."),
-    max_tokens: int = Option(160, help="Most tokens per reply."),
+    max_tokens: int = Option(160, min=1, help="Most tokens per reply."),
     repeats: int = Option(3, min=1, help="Repeats; the median time counts."),
     prompts_file: Path | None = Option(
         None, "--prompts", help="File with one JSON object per line: prompt or turns, kind."

@@ -135,9 +135,7 @@ def print_defaults(defaults: Collection[Default], kinds: bool = False) -> None:
 
 @cli.command()
 def check(
-    model: str = Argument(
-        ..., help="A folder, a GGUF file, or a model of the catalog that is here."
-    ),
+    model: str = Argument(..., help="A folder, a GGUF file, or a model that is here."),
     as_json: options.JsonOption = False,
     data_dir: options.DataDirOption = None,
 ) -> None:
@@ -147,7 +145,7 @@ def check(
     from engine.values.units import format_bytes
 
     inventory = found.inventory_in(data_dir)
-    spec = inventory.named(LoadRequest.parse(model)).target
+    spec = found.listed_as(model, inventory)
     place = inventory.locate(spec)
     if place is None:
         get = f" Get them: foretoken models download {model}" if spec.repository else ""
@@ -197,18 +195,20 @@ def download(
 
 @cli.command()
 def why(
-    target: str = Argument(..., help="A model of the catalog, a folder or a GGUF file."),
+    target: str = Argument(
+        ..., help="A model of the catalog or on this machine, a folder or a GGUF file."
+    ),
     draft: str = Argument(..., help="The draft model or a head, named likewise."),
     data_dir: options.DataDirOption = None,
 ) -> None:
     """Show whether a draft or head fits a target, as a load decides it, or why not."""
     inventory = found.inventory_in(data_dir)
-    big = inventory.resolve(LoadRequest.parse(target)).target
+    big = found.listed_as(target, inventory)
     if heads := LoadRequest.parse(f"{big.id}::{draft}").heads:
         head = inventory.judge_head(big, Path(heads[0]).expanduser())
         name, refused, how = head.title, head.reason, "."
     else:
-        small = inventory.resolve(LoadRequest.parse(draft)).target
+        small = found.listed_as(draft, inventory)
         choice = inventory.judge_draft(big, small)
         name, refused = small.name, inventory.why_not(big, small)
         how = ": same vocabulary, smaller."

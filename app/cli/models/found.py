@@ -13,13 +13,13 @@ from typer import Argument, Option
 
 from app import paths
 from app.cli import options
-from app.cli.text.output import table
+from app.cli.text.output import harmless, table
 from app.inventory import model_folders
-from engine.errors import InvalidRequest
+from engine.errors import CatalogError, InvalidRequest
 from engine.values.method_titles import METHOD_TITLES
 
 if TYPE_CHECKING:
-    from engine.loading.inventory import FoundModel, Inventory
+    from engine.loading.inventory import FoundModel, Inventory, ModelSpec
 
 Folder = Annotated[Path, typer.Argument(help="A folder with models; subfolders are included.")]
 
@@ -54,7 +54,7 @@ def print_found(models: list[FoundModel]) -> None:
     if unusable:
         print("\nUnsupported files:")
     for one in unusable:
-        print(f"{one.name} ({one.place}): {one.reason}")
+        print(harmless(f"{one.name} ({one.place}): {one.reason}"))
 
 
 def facts(model: FoundModel) -> dict[str, Any]:
@@ -70,17 +70,35 @@ def facts(model: FoundModel) -> dict[str, Any]:
     }
 
 
+def listed_as(text: str, inventory: Inventory) -> ModelSpec:
+    """Return the model of an id, a path or a pair, or of a name of those that ``models`` finds on this
+    machine. Raises as ``Inventory.named``."""
+    from engine.api import LoadRequest
+
+    try:
+        return inventory.named(LoadRequest.parse(text)).target
+    except CatalogError:
+        named = [one.spec for one in inventory.scan() if one.spec and one.name == text]
+        if len(named) == 1:
+            return named[0]
+        if not named:
+            raise
+        paths_of = ", ".join(str(spec.path) for spec in named)
+        raise CatalogError(
+            f"Several models here are named {text}. Give a path: {paths_of}."
+        ) from None
+
+
 def drafts(
-    target: str = Argument(..., help="A model of the catalog, a folder or a GGUF file."),
+    target: str = Argument(
+        ..., help="A model of the catalog or on this machine, a folder or a GGUF file."
+    ),
     as_json: options.JsonOption = False,
     data_dir: options.DataDirOption = None,
 ) -> None:
     """List the models and heads on this machine that can draft for a model, and why not to use others."""
-
-    from engine.api import LoadRequest
-
     inventory = inventory_in(data_dir)
-    drafts, heads = inventory.drafts_here(inventory.resolve(LoadRequest.parse(target)).target)
+    drafts, heads = inventory.drafts_here(listed_as(target, inventory))
     listed = [
         *({"name": one.spec.name, "path": str(one.spec.path), "head": None, "reason": one.reason,
            "cross_vocabulary": one.cross_vocabulary} for one in drafts),
@@ -91,8 +109,10 @@ def drafts(
         way = (
             "made for it" if one["head"] else one["cross_vocabulary"] or "same vocabulary, smaller"
         )
-        print(f"{one['name']} ({one['path']})")
-        print(f"  {'not suitable' if one['reason'] else 'suitable'}: {one['reason'] or way}")
+        print(harmless(f"{one['name']} ({one['path']})"))
+        print(
+            harmless(f"  {'not suitable' if one['reason'] else 'suitable'}: {one['reason'] or way}")
+        )
     if not listed:
         print("No other model found. Add a folder with: foretoken models add-folder")
     if as_json:

@@ -14,7 +14,7 @@ from typer import Argument, Option
 from app import paths
 from app.cli import options
 from app.cli.models.found import inventory_in
-from app.cli.text.output import table
+from app.cli.text.output import harmless, table
 from engine.errors import DownloadError, InvalidRequest, ModelError
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def look_up(
 
     listing = inventory_in(data_dir).look_up(repository)
     gated = ", gated" if listing.gated else ""
-    print(f"{listing.name} ({listing.licence}{gated})")
+    print(harmless(f"{listing.name} ({listing.licence}{gated})"))
     room, _ = room_for_weights()
     rows = [
         (one.file or "-", one.format, format_bytes(one.bytes), "yes" if one.bytes < room else "no")
@@ -175,7 +175,7 @@ def connect(
     place = Address.parse(address)
     secret = read_secret("Key") if key else ""
     server = servers.look(place, secret)
-    print(f"{server.name} answers at {place.root}")
+    print(harmless(f"{server.name} answers at {place.root}"))
     if not server.models:
         raise ModelError("No models found there. Load one there first, then try again.")
     rows = [

@@ -19,8 +19,9 @@ from engine.values.units import counted
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], right: frozenset[int]) -> str:
-    """Return aligned columns under ``head``; those in ``right`` are aligned to the right."""
-    lines = [list(head), *(list(row) for row in rows)]
+    """Return aligned columns under ``head``; those in ``right`` are aligned to the right. Cells may be of
+    strangers: names of files, models and servers."""
+    lines = [list(map(harmless, line)) for line in (head, *rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
     lines.insert(1, ["-" * width for width in widths])
     return "\n".join(
@@ -71,10 +72,16 @@ def check_writable(file: Path, option: str = "out") -> None:
         ) from error
 
 
+def report_file(out: Path, suffix: str = ".json") -> Path:
+    """Return one of the files of OUT, whose name may have a dot, as in qwen2.5."""
+    stem = out.with_suffix("") if out.suffix in (".json", ".md", ".svg") else out
+    return stem.with_name(stem.name + suffix)
+
+
 def write_report(out: Path, value: str, page: str, chart: str) -> None:
     """Write OUT.json, OUT.md and OUT.svg."""
     for suffix, text in ((".json", f"{value}\n"), (".md", page), (".svg", chart)):
-        out.with_suffix(suffix).write_text(text, encoding="utf-8")
+        report_file(out, suffix).write_text(text, encoding="utf-8")
 
 
 _STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")

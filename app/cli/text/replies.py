@@ -7,12 +7,14 @@ import contextlib
 import functools
 import itertools
 import operator
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from app.cli.text.output import harmless
 from engine.errors import ForetokenError, GenerationFailed, InvalidRequest, what_failed
 from engine.events import Event
 from engine.files import bounded
@@ -92,7 +94,11 @@ def collect(prompt: str | None, file: Path | None) -> list[Conversation] | None:
         return [each.turns for each in read(file)]
     if prompt is None and sys.stdin.isatty():
         return None
-    text = sys.stdin.read() if prompt in (None, "-") else str(prompt)
+    try:
+        text = sys.stdin.read() if prompt in (None, "-") else str(prompt)
+    except UnicodeDecodeError as error:
+        why = f"Standard input cannot be read: {what_failed(error)}. Save it as UTF-8."
+        raise InvalidRequest("messages", why) from error
     if not text.strip():
         raise InvalidRequest("messages", "The prompt is empty. Write a message.")
     return [(text,)]
@@ -186,7 +192,8 @@ def as_json(done: list[ReplyState]) -> dict[str, Any]:
 
 
 def _of(reply: ReplyState) -> dict[str, Any]:
-    return _entry(reply.text, reply.thoughts.thought, reply.token_ids, reply.statistics)
+    entry = _entry(reply.text, reply.thoughts.thought, reply.token_ids, reply.statistics)
+    return {**entry, "proposer": reply.proposer}
 
 
 def _entry(
@@ -215,6 +222,8 @@ def _entry(
 PROMPT = "> "
 CLEAR, EXIT = "/clear", "/exit"
 HINT = f"{CLEAR} starts a new chat, {EXIT} or Ctrl-D quits, Ctrl-C stops a reply."
+_COMMAND = re.compile(r"/\w*(?!\S)")
+"""Begins a line that is a command. Paths are none."""
 
 
 def converse_at_terminal(
@@ -227,30 +236,35 @@ def converse_at_terminal(
     print(HINT)
     history = options.opening()
     for line in _lines():
-        if line == CLEAR:
+        if line.strip() == CLEAR:
             history = options.opening()
             continue
+        if unknown := _COMMAND.match(line):
+            print(
+                f"There is no command {unknown[0]}. {HINT} To send this, put a space before it.\n"
+            )
+            continue
         try:
-            yield from say(engine, history, line, options, on_event)
+            yield from say(engine, history, line.strip(), options, on_event)
         except KeyboardInterrupt:
             print("\nStopped. This turn is not remembered.\n")
         except ForetokenError as error:
-            print(f"{error}\n", file=sys.stderr)
+            print(f"{harmless(str(error))}\n", file=sys.stderr)
 
 
 def _lines() -> Iterator[str]:
-    """Yield the lines typed, without empty ones."""
+    """Yield the lines typed, as far as ``EXIT``, without empty ones."""
     with contextlib.suppress(ImportError):  # arrow keys and earlier lines, where there is readline
         import readline  # noqa: F401
     while True:
         try:
-            line = input(PROMPT).strip()
+            line = input(PROMPT)
         except EOFError:
             print()
             return
-        if line == EXIT:
+        if line.strip() == EXIT:
             return
-        if line:
+        if line.strip():
             yield line
 
 

@@ -142,4 +142,4 @@ def _line(call: StoredCall) -> str:
     took = f", {call.seconds:.1f} s" if call.seconds is not None else ""
     left = len(call.result) - SHOWN
     more = f" ({left:,} more characters)" if left > 0 else ""
-    return f"{call.name} ({call.state}{took}): {harmless(call.result[:SHOWN])}{more}\n"
+    return harmless(f"{call.name} ({call.state}{took}): {call.result[:SHOWN]}{more}\n")

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field
 from operator import eq
 from typing import Any
 
+from engine.api import AS_STORED
 from engine.bench.divergence import first_difference, token_at
 from engine.bench.real.contest import Case, Method, NotMeasured, Result
 from engine.bench.real.summary import by_setting, words
@@ -68,7 +69,9 @@ class Report:
 
     def verdict(self) -> str:
         """Say whether all replies are equal, and what it means."""
-        rows = [row for row in self.found.rows.values() if not row.is_reference]
+        every = self.found.rows.values()
+        rows = [row for row in every if not row.is_reference]
+        plain = sum(row.replies for row in every if row.is_reference)
         replies = counted(sum(row.replies for row in rows), "reply", "replies")
         what = "Drafting and batching" if any(row.at_once > 1 for row in rows) else "Drafting"
         if differ := len(self.found.differences):
@@ -78,7 +81,8 @@ class Report:
             )
         tokens = counted(sum(row.tokens for row in rows), "token")
         return (
-            f"All {replies} ({tokens}) are equal to those without drafting, log probabilities included. "
+            f"All {replies} ({tokens}) are equal to the {plain:,} without drafting, log probabilities "
+            "included. "
             f"{what} changed the speed alone."
         )
 
@@ -123,7 +127,7 @@ class Report:
         """Return the whole report as a page."""
         parts = [f"# {_escaped(f'Verification of {self.name}')}", *map(_escaped, self.sentences())]
         for quantization in self.found.quantizations:
-            parts += [f"## Weights in {quantization}", _grid(self.table(quantization))]
+            parts += [f"## {weights(quantization)}", _grid(self.table(quantization))]
         if self.peers:
             parts += ["## Other engines", _grid(self.peer_table())]
         if self.command:
@@ -172,6 +176,11 @@ def of_peers(result: Result, case: Case) -> list[PeerRow]:
         kept = sum(map(eq, said, expected))
         rows.append(PeerRow(engine, weights, setting.name, len(said), kept, first))
     return rows
+
+
+def weights(quantization: str) -> str:
+    """Return the heading of what was compared with the weights in one format."""
+    return "Weights as in the file" if quantization == AS_STORED else f"Weights in {quantization}"
 
 
 def visible(text: str) -> str:

@@ -41,12 +41,12 @@ TALE = ("Once upon a time, Tom met a cat. Once upon a time,", "--raw")
 
 
 def test_text_and_statistics_are_printed(foretoken: Foretoken, model: Path) -> None:
-    result = foretoken("chat", *TALE, "--pair", model, "--max-tokens", 12, "--thinking", "high")
+    result = foretoken("chat", "Hi", "--pair", model, "--max-tokens", 12, "--thinking", "high")
     assert result.status == 0
     assert "no choice of thinking, so --thinking high is ignored" in result.err
     assert result.out.rstrip() and "tokens/s" not in result.out, "a file gets the text alone"
     statistics = result.err.rstrip().rsplit("\n", 1)[1]
-    assert statistics.startswith("[12 tokens, ")
+    assert statistics.startswith("[N-gram: 12 tokens, ")
     assert "tokens/s" in statistics
 
 
@@ -94,6 +94,7 @@ def test_a_head_drafts_and_the_words_stay(
     assert reply["drafted"] > 0
     plain = foretoken("chat", *common, "--proposer", "none").last_json
     assert reply["token_ids"] == plain["token_ids"]
+    assert (reply["proposer"], plain["proposer"]) == ("medusa", "none")
 
 
 def test_what_is_no_head_for_this_target_is_refused_in_words(
@@ -175,7 +176,7 @@ def test_prompts_come_from_a_file_and_turns_see_the_earlier_ones(
     assert whole["token_ids"] == first["token_ids"] + second["token_ids"] + third["token_ids"]
     assert third["prompt_tokens"] > second["prompt_tokens"]
     assert third["reused_tokens"] > 0, "a second turn prefills only what is new"
-    assert result.err.count("[5 tokens") == 3
+    assert result.err.count(": 5 tokens, ") == 3
 
 
 def test_a_prompt_comes_from_standard_input(

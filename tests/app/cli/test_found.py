@@ -23,6 +23,7 @@ def test_what_other_programs_hold_is_listed_and_what_is_broken_says_why(
     studio = tmp_path / ".lmstudio" / "models" / "someone"
     shutil.copytree(model, studio / "whole")
     (studio / "broken.gguf").write_bytes(b"GGUF")
+    (studio / "\x1b[2J.gguf").write_bytes(b"GGUF")
     result = foretoken("models", "list", "--json")
     assert result.status == 0
     found = {one["name"]: one for one in result.last_json["found"]}
@@ -31,6 +32,7 @@ def test_what_other_programs_hold_is_listed_and_what_is_broken_says_why(
     assert found["someone/broken"]["reason"] is not None
     assert "someone/whole" in result.out.split("Unsupported files:")[0]
     assert "someone/broken (LM Studio): " in result.out
+    assert "someone/?[2J (LM Studio): " in result.out
 
 
 def test_folders_are_added_and_forgotten(foretoken: Foretoken, model: Path, tmp_path: Path) -> None:
@@ -71,6 +73,8 @@ def test_drafts_for_a_model_say_whether_they_fit(
     listed = {one["name"]: one["reason"] for one in result.last_json["drafts"]}
     assert listed["draft"] is None
     assert "not smaller" in listed["same"]
+    by_name = foretoken("models", "drafts", "same")  # as `models` lists it
+    assert by_name.status == 0 and f"draft ({models_folder / 'draft'})\n  suitable" in by_name.out
     assert "suitable: same vocabulary" in result.out
 
 

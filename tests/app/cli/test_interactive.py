@@ -35,7 +35,7 @@ def test_each_line_is_answered_with_its_statistics_and_what_was_said_is_reused(t
     """Without a prompt the command was an error."""
     result = typed("A cat", "", "A dog", words=("--json",))
     assert result.status == 0
-    assert result.err.count("[6 tokens, ") == 2
+    assert result.err.count("[N-gram: 6 tokens, ") == 2
     assert result.out.count("> ") == 4  # two lines, an empty one, Ctrl-D
     first, second = result.last_json["results"]
     assert second["prompt_tokens"] > first["prompt_tokens"]
@@ -47,6 +47,14 @@ def test_clear_starts_anew_and_exit_ends(typed: Any) -> None:
     first, second = json.loads(result.out.rpartition("> ")[2])["results"]
     assert first["prompt_tokens"] == second["prompt_tokens"]
     assert first["token_ids"] == second["token_ids"]
+
+
+def test_an_unknown_command_is_told_and_may_be_sent_as_text(typed: Any) -> None:
+    """It went to the model."""
+    result = typed("/help me", " /help me", "/tmp/a is a path", words=("--json",))
+    assert result.out.count("There is no command /help.") == 1
+    assert "put a space before it" in result.out
+    assert len(result.last_json["results"]) == 2
 
 
 def test_leaving_at_once_is_no_mistake(typed: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import shutil
 from pathlib import Path
@@ -43,6 +44,7 @@ SERVER = "--pair http://127.0.0.1:9"
         (["--head", "/no/such"], "--head: There is no folder /no/such"),
         (["--trace", "/no/such/folder/trace.jsonl"], "or choose another --trace"),
         (["--max-tokens", "many"], "--max-tokens"),
+        (["--max-tokens", 0, "--pair", "/no"], "--max-tokens is 0; it must be 1 or more"),
         (["--frobnicate"], "--frobnicate"),
         (
             ["--proposer", "ngram", "--option", "size=3"],
@@ -102,6 +104,8 @@ def test_a_mistake_is_one_message_and_status_2(
             "chat Hi --raw --thinking-budget 5",
             "--thinking-budget needs a chat template, which --raw",
         ),
+        ("chat Hi --raw --thinking high", "--thinking needs a chat template, which --raw"),
+        ("race Hello --rival none", "The baseline is plain decoding, without drafts, already."),
         ("models defaults nope --clear", "'nope' has no measured default"),
         ("models download pip --file a.gguf", "--file chooses in a repository, which pip is not"),
         ("plan llama-3.1-8b --gpus H100 --context 31", "--context is 31; it must be 32 to"),
@@ -207,6 +211,16 @@ def test_a_prompt_longer_than_the_context_says_by_how_much(
     result = foretoken("chat", "word " * 3000, "--pair", model)
     assert result.status == 2
     assert "Shorten it by" in result.err
+
+
+def test_standard_input_that_is_no_text_is_told(
+    foretoken: Foretoken, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ended in a traceback."""
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"\xff"), "utf-8"))
+    result = foretoken("chat", "-")
+    assert result.status == 2
+    assert "Standard input cannot be read: it is not UTF-8 text." in result.err
 
 
 @pytest.mark.parametrize("command", ["chat", "race"])

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from app.cli.race import speculation
+from app.cli.race import _where_drafts_are, speculation
 from engine.bench.race import Pair, Race
 from engine.errors import InvalidRequest
 from engine.loading.request import LoadRequest
@@ -37,6 +37,19 @@ def test_a_race_prints_its_pairs_its_range_and_its_verdict(
     assert value["same_words"] and value["divergence"] is None
     assert "same text, token for token" in result.out
     assert ("Median" in result.out) != ("too busy" in value["verdict"])
+
+
+def test_where_drafts_are_is_for_the_side_that_has_one(
+    pair: tuple[Path, Path], tmp_path: Path
+) -> None:
+    """--draft-device was refused, as if neither side had a draft."""
+    target, draft = map(str, pair)
+    plain = LoadRequest(target=target, draft="", draft_device="cpu"), "none"
+    drafting = LoadRequest(target=target, draft=draft, draft_device="cpu"), "draft"
+    both = _where_drafts_are(tmp_path, drafting, plain)
+    assert [load.draft_device for load in both] == ["cpu", "auto"]
+    neither = _where_drafts_are(tmp_path, plain, plain)  # refused later
+    assert [load.draft_device for load in neither] == ["cpu", "cpu"]
 
 
 def test_another_pair_is_raced_on_as_many_threads_and_in_the_same_weights(

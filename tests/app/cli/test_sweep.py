@@ -24,7 +24,7 @@ QUICK = (*SHORT, "--quantization", "fp32", "--no-native", "--device", "cpu")
 def test_a_sweep_prints_writes_and_keeps_a_default_that_is_used_shown_and_forgotten(
     foretoken: Foretoken, model: Path, tmp_path: Path
 ) -> None:
-    out, data = tmp_path / "sweep", ("--data-dir", tmp_path / "own")
+    out, data = tmp_path / "qwen2.5", ("--data-dir", tmp_path / "own")
     methods = ("--methods", "ngram,suffix", "--prompts", "random", "--temperature", 0)
     result = foretoken(
         *("bench", "sweep", "--pair", model, *methods, *QUICK, "--json", "--apply"),
@@ -41,10 +41,10 @@ def test_a_sweep_prints_writes_and_keeps_a_default_that_is_used_shown_and_forgot
     assert {row["prompt_kind"] for row in value["results"]} == {"random", "all"}
     assert value["divergences"] == 0
     assert "all equal to those without drafting, token for token; 0 divergences" in result.out
-    written = json.loads(out.with_suffix(".json").read_text())
+    written = json.loads((tmp_path / "qwen2.5.json").read_text())
     assert written["winners"] == value["winners"]
-    assert "| method | depth |" in out.with_suffix(".md").read_text()
-    assert out.with_suffix(".svg").is_file() or "matplotlib is not installed" in result.err
+    assert "| method | depth |" in (tmp_path / "qwen2.5.md").read_text()
+    assert (tmp_path / "qwen2.5.svg").is_file() or "matplotlib is not installed" in result.err
 
     (kept,) = Defaults(tmp_path / "own").all().values()
     assert kept.winner.proposer == value["winners"]["all"]["proposer"]

@@ -45,6 +45,9 @@ def test_equal_replies_are_a_table_and_status_0(
     assert "temperature 0.3 to 1.5" in result.out and "1 reply equal" in result.out
     total = sum(row["replies"] for row in value["results"])
     assert f"Weights in fp32: {total} of {total} replies" in result.err
+    assert (
+        f"All {total - 2} replies" in result.out and "equal to the 2 without drafting" in result.out
+    )
 
 
 def test_a_broken_rule_is_reported_with_status_1(
