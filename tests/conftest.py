@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import signal
@@ -11,7 +12,9 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from engine.machine import processor
+from engine.backends.native import build
+from engine.machine import processor, worker_process
+from engine.machine.compilers import BuildError
 
 # How long an example takes says nothing about the code on a machine that is busy with something else.
 settings.register_profile("any machine", deadline=None)
@@ -93,13 +96,27 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: (place.get(item.path.name, len(LONG)), item.path.parts))
 
 
-def pytest_collection_finish() -> None:
+def pytest_collection_finish(session: pytest.Session) -> None:
     """What was imported and collected stays until the end, and the garbage collector need not look at it.
 
     An engine collects whenever it loads: a second each time, with all modules and tests in memory.
     """
     gc.collect()
     gc.freeze()
+    _build_step(session)
+
+
+def _build_step(session: pytest.Session) -> None:
+    """Build the compiled step, or wait while another process does.
+
+    Built by the first test or app that needs it, it would come in the middle of tests in other
+    processes. They begin in torch without it, and its words are others.
+    """
+    if session.config.option.collectonly or _for_gpu(session.config):
+        return
+    if any(item.path.parent != TESTS for item in session.items):  # those beside this file need none
+        with contextlib.suppress(BuildError):
+            build.build()
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -116,8 +133,10 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
 @pytest.fixture(autouse=True)
 def _quiet_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Races give no verdict beside other programs, which the tests' own machine may run."""
+    """Races give no verdict beside other programs, which the tests' own machine may run. These may leave
+    worker processes, which are nice, a twentieth of a processor."""
     monkeypatch.setattr(processor, "taken_by_others", lambda: 0.0)
+    monkeypatch.setattr(worker_process, "_WAITING", 600)
 
 
 @pytest.fixture(autouse=True)

@@ -16,6 +16,7 @@ from engine.local.engine import LocalEngine
 from engine.request import Request, Speculation
 from engine.switching import SwitchingEngine
 from tests.support.checkpoints import write_random
+from tests.support.engines import hold_local
 from tests.support.loading import request_for
 
 
@@ -90,8 +91,9 @@ def test_a_reply_goes_on_while_another_pair_answers(
             held.set()
             go_on.wait(60)
 
-    running = engine.generate(ask())
-    running.listen(hold)
+    with hold_local(engine.local):  # a text before ``listen`` would be heard in this thread
+        running = engine.generate(ask())
+        running.listen(hold)
     assert held.wait(60)
     engine.load(request_for(folders[1]))
     reply(engine)  # a whole one, beside the other

@@ -23,6 +23,13 @@ from engine.loading.hub import errors, transfer
 from engine.machine.secrets import HUB_TOKEN_FILE
 
 COMMIT = "c0ffee" + "0" * 34
+PATIENCE_S = 60.0
+
+
+def _set() -> threading.Event:
+    event = threading.Event()
+    event.set()
+    return event
 
 
 @dataclass
@@ -32,8 +39,9 @@ class HostedRepository:
     ``hollow``: by file, how many of its next GETs end properly without a byte of it. ``refusals``: by
     file, and by "" for the model's information, the status and Retry-After of its next answers.
     ``gated`` lets only ``token`` in, ``private`` does not even say that it is there; ``pause_s`` waits
-    before each block of ``block`` bytes. ``sha256``: by file, what the hub says of it instead;
-    ``weak_etags``: ETags that say nothing of the content, as something between may make of them.
+    before each block of ``block`` bytes, and ``go_on`` is waited for behind the first one. ``sha256``:
+    by file, what the hub says of it instead; ``weak_etags``: ETags that say nothing of the content, as
+    something between may make of them.
     """
 
     files: dict[str, bytes]
@@ -47,6 +55,7 @@ class HostedRepository:
     weak_etags: bool = False
     licence: str = "mit"
     pause_s: float = 0.0
+    go_on: threading.Event = field(default_factory=_set)
     block: int = 4096
     ignore_range: bool = False
     damage: bool = False
@@ -194,6 +203,7 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             for start in range(0, min(limit, len(content)), repository.block):
                 time.sleep(repository.pause_s)
+                assert not start or repository.go_on.wait(PATIENCE_S)
                 self.wfile.write(content[start : min(start + repository.block, limit)])
                 self.wfile.flush()
         except OSError:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from engine.bench import load
 from engine.bench.load import Contender, Plan, Row, needed, numbered, ours, run, theirs
 from engine.bench.prompts import read
 from engine.bench.real.peers import llama_cpp
@@ -21,6 +21,13 @@ from tests.support.fake_engine import FakeEngine, Script
 from tests.support.stand_ins import stand_in
 
 PLAN = Plan(clients=(1, 3), rounds=2, max_tokens=4)
+NOW = 100.0
+
+
+@pytest.fixture
+def still(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every question is asked at ``NOW``: a thread that waits for its turn would add to its seconds."""
+    monkeypatch.setattr(load, "perf_counter", lambda: NOW)
 
 
 class Scripted:
@@ -36,14 +43,14 @@ class Scripted:
 
     def tokens(self, prompt: Sequence[int], limit: int) -> Iterator[tuple[float, int]]:
         self.asked.append(tuple(prompt))
-        began = time.perf_counter()
-        yield from ((began + at, count) for at, count in self._came)
+        yield from ((NOW + at, count) for at, count in self._came)
 
 
 def prompts() -> list[tuple[int, ...]]:
     return [(number,) for number in range(needed(PLAN))]
 
 
+@pytest.mark.usefixtures("still")
 def test_every_client_asks_its_own_questions_and_all_engines_the_same() -> None:
     first, second = (Scripted(name, ((0.25, 1), (0.5, 3))) for name in ("one", "other"))
     told: list[Row] = []
@@ -55,30 +62,28 @@ def test_every_client_asks_its_own_questions_and_all_engines_the_same() -> None:
     assert sorted(first.asked) == sorted(second.asked) == prompts()
     for row in rows:
         assert (row.replies, row.tokens) == (2 * row.clients, 8 * row.clients)
-        assert row.first_median_s == pytest.approx(0.25, abs=1e-3)
-        assert row.first_p95_s == pytest.approx(0.25, abs=1e-3)
-        assert row.longest_pause_s == pytest.approx(0.25, abs=1e-3)
-        assert row.tokens_per_s == row.tokens / row.seconds
+        assert row.first_median_s == row.first_p95_s == row.longest_pause_s == 0.25
+        assert row.tokens_per_s == row.tokens / row.seconds and row.seconds == 0.5
 
 
+@pytest.mark.usefixtures("still")
 def test_clients_ask_at_once_and_the_slowest_are_told() -> None:
     together = threading.Barrier(4)
     came = iter([(0.1, 0.2), *((at / 10, at / 10 + 1 / at) for at in range(1, 9))])
 
     def tokens(prompt: Sequence[int], limit: int) -> Iterator[tuple[float, int]]:
-        began = time.perf_counter()
         first, last = next(came)
         if prompt[0]:  # the first question, which is not counted, comes alone
             together.wait(20)
-        yield began + first, 1
-        yield began + last, limit - 1
+        yield NOW + first, 1
+        yield NOW + last, limit - 1
 
     plan = Plan(clients=(4,), rounds=2, max_tokens=4)
     (row,) = run([Contender("one", tokens)], [(number,) for number in range(needed(plan))], plan)
-    assert row.first_median_s == pytest.approx(0.45, abs=2e-2)
-    assert row.first_p95_s == pytest.approx(0.8, abs=2e-2)
-    assert row.longest_pause_s == pytest.approx(1.0, abs=2e-2)
-    assert row.seconds > 1.0
+    assert row.first_median_s == pytest.approx(0.45)
+    assert row.first_p95_s == pytest.approx(0.8)
+    assert row.longest_pause_s == pytest.approx(1.0)
+    assert row.seconds == pytest.approx(1.1)
 
 
 def test_a_reply_that_is_too_short_is_no_measurement() -> None:

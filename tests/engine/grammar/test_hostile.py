@@ -18,7 +18,6 @@ from engine.grammar import compiler
 from engine.grammar.compiler import GrammarCompiler
 from engine.grammar.matcher import Matcher, ParserFailed
 from engine.grammar.parsing import on_stack, parse, read_tokenizer
-from engine.machine import worker_process
 from engine.machine.worker_process import Interrupted
 from engine.models.checkpoints.tokenizer import load_tokenizer
 from engine.values.grammar import Grammar, GrammarKind
@@ -42,9 +41,6 @@ def test_a_hostile_grammar_is_refused_in_words(
 ) -> None:
     """Compiled in this process, these overflow its stack, keep gigabytes, or seem to have been said."""
     grammar, why = HOSTILE[name]
-    monkeypatch.setattr(
-        worker_process, "_WAITING", 600
-    )  # the time of a busy machine is not remembered
     before = psutil.Process().memory_info().rss
     with pytest.raises(InvalidRequest, match=f"grammar cannot be compiled as .*{why}") as first:
         grammars.compiled(grammar)
@@ -165,11 +161,13 @@ def test_while_a_grammar_is_tried_and_compiled_other_threads_go_on(
 
     thread = threading.Thread(target=beat)
     thread.start()
+    began = time.monotonic()
     with pytest.raises(InvalidRequest):
         grammars.compiled(other)
+    whole = time.monotonic() - began
     done.set()
     thread.join()
-    assert longest < 0.5
+    assert longest < whole / 2
 
 
 def test_a_kept_grammar_is_compiled_anew_after_some_texts(grammars: GrammarCompiler) -> None:

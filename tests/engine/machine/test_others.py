@@ -36,8 +36,14 @@ def test_other_programs_are_seen() -> None:
     running = [subprocess.Popen([sys.executable, "-c", SPIN]) for _ in range(os.cpu_count() or 1)]
     try:
         taken_by_others()
-        time.sleep(1)
-        assert taken_by_others() > 0.3
+        for _ in range(20):  # starts take their time
+            time.sleep(0.25)
+            if (taken := taken_by_others()) > 0.3:
+                break
+        else:
+            if psutil.cpu_percent() < 90:
+                pytest.skip("this container has fewer processors than it sees")
+        assert taken > 0.3
     finally:
         for each in running:
             each.kill()

@@ -6,6 +6,7 @@ import io
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ import torch
 from PIL import Image as Pillow
 from torch import Tensor
 
+from engine.api import Generation
 from engine.errors import InvalidRequest
 from engine.events import Event, Finished, Prefilled
 from engine.kernels.native.library import Library
@@ -206,18 +208,19 @@ def test_two_images_never_share_a_state(engine: LocalEngine) -> None:
 def test_a_request_is_cancelled_while_its_image_is_computed(
     engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    generations: list[Any] = []
+    asked_for: SimpleQueue[Generation] = SimpleQueue()
     compute = Qwen3Tower.compute
 
     def cancelling(tower: Any, module: Any, pixels: Any) -> Tensor:
-        generations[0].cancel()
+        asked_for.get(timeout=60).cancel()
         return compute(tower, module, pixels)
 
     request = asked(told(picture(seed=11), "what?"))
     _, expected = answered(engine, asked(told(picture(seed=12), "what?")))
     monkeypatch.setattr(Qwen3Tower, "compute", cancelling)
-    generations.append(engine.generate(request))
-    last = list(generations[0])[-1]
+    generation = engine.generate(request)
+    asked_for.put(generation)
+    last = list(generation)[-1]
     assert isinstance(last, Finished) and last.token_ids == ()
     monkeypatch.undo()
     assert (

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from time import perf_counter
 
 from engine.decoding.controller import Controller
 from engine.drafting.controllers.auto import Auto
@@ -98,7 +97,7 @@ class Learned:
     costs: Costs = field(default_factory=Costs)
     proposer: ProposerStatistics = field(default_factory=ProposerStatistics)
 
-    def auto(self, deepest: int = 15, clock: Callable[[], float] = perf_counter) -> Auto:
+    def auto(self, deepest: int = 15, clock: Callable[[], float] = lambda: 0.0) -> Auto:
         """The controller of another request."""
         return Auto(deepest, self.costs, {"it": self.proposer}, clock=clock)
 

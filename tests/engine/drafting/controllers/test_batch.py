@@ -44,7 +44,7 @@ def join(
         accepted = next((at for at in range(4) if hash((index, at)) % 1000 >= 1000 * rate), 4)
         drafted = replace(round_of(Budget(4, 15)), accepted_path=tuple(range(accepted)))
         proposer.learn(drafted)
-    auto = Auto(deepest, costs, {"draft": proposer})
+    auto = Auto(deepest, costs, {"draft": proposer}, clock=lambda: 0.0)
     return BatchMember(auto, batch, proposer, deepest, may_draft=True)
 
 

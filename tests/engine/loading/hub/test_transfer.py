@@ -179,7 +179,8 @@ def test_a_download_that_was_killed_goes_on_where_it_was(
     server: HubServer, repository: HostedRepository, models: Path
 ) -> None:
     """``kill -9``: what had arrived is neither lost nor fetched again, and the lock is free."""
-    repository.pause_s = 0.1
+    repository.block = 16_384  # all of the small files, and a part of the weights
+    repository.go_on.clear()
     process = subprocess.Popen([sys.executable, "-c", KILLED, str(models)], cwd=ROOT)
     try:
         while not any(part.stat().st_size for part in models.rglob(f"{WEIGHTS}.*.part")):
@@ -188,7 +189,7 @@ def test_a_download_that_was_killed_goes_on_where_it_was(
     finally:
         process.kill()
         process.wait()
-    repository.pause_s = 0.0
+        repository.go_on.set()
     (part,) = models.rglob(f"{WEIGHTS}.*.part")
     had = part.stat().st_size
     assert 0 < had < len(repository.files[WEIGHTS])
@@ -208,7 +209,8 @@ def test_cancelling_before_the_start_fetches_nothing(server: HubServer, models: 
 def test_two_downloads_of_one_model_do_not_meet(
     server: HubServer, repository: HostedRepository, models: Path
 ) -> None:
-    repository.pause_s = 0.05
+    repository.block = 16_384
+    repository.go_on.clear()
     begun, stop = threading.Event(), threading.Event()
 
     def first() -> None:
@@ -222,4 +224,5 @@ def test_two_downloads_of_one_model_do_not_meet(
         assert "already being downloaded" in failure(models)
     finally:
         stop.set()
+        repository.go_on.set()
         thread.join(60)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -19,6 +20,7 @@ from engine.local.slots import Slots
 from engine.request import Request, Speculation
 from engine.values.sampling import Sampling
 from tests.engine.local.engine.conftest import PATIENCE, counts, finished
+from tests.support.engines import hold_local
 from tests.support.loading import request_for
 from tests.support.lossless import PROMPTS
 from tests.support.places import PIP
@@ -58,6 +60,12 @@ class Held:
             assert self.go_on.wait(PATIENCE)
 
 
+def hold(engine: LocalEngine, request: Request) -> Held:
+    """Ask, and listen before the first text: an earlier one would be heard in this thread."""
+    with hold_local(engine):
+        return Held(engine.generate(request))
+
+
 def test_clients_that_come_and_go_hear_what_they_would_alone(engine: LocalEngine) -> None:
     chance = random.Random(3)
     requests = [asked(chance.choice(PROMPTS), chance.choice((4, 24, 48))) for _ in range(16)]
@@ -85,7 +93,7 @@ def test_clients_that_come_and_go_hear_what_they_would_alone(engine: LocalEngine
 
 def test_as_many_run_as_there_is_room_for_and_the_others_are_told(engine: LocalEngine) -> None:
     assert engine.loaded is not None and engine.loaded.capabilities.parallel == ROOM
-    held = Held(engine.generate(asked("Once", 60)))
+    held = hold(engine, asked("Once", 60))
     assert held.reached.wait(PATIENCE)
     later = [engine.generate(asked(f"Then {number}", 60)) for number in range(ROOM + 1)]
     held.go_on.set()
@@ -125,7 +133,7 @@ def test_who_runs_out_of_memory_in_a_shared_pass_is_told_so_and_nobody_else(
         return original(self, *given)
 
     monkeypatch.setattr(kind, method, runs_out)
-    held = Held(engine.generate(good[0]))
+    held = hold(engine, good[0])
     assert held.reached.wait(PATIENCE)
     others = [engine.generate(request) for request in (large, good[1])]
     held.go_on.set()
@@ -152,7 +160,7 @@ def test_what_is_measured_runs_alone(engine: LocalEngine) -> None:
 
         generation.listen(hear)
 
-    held = Held(engine.generate(asked("Before", 20)))
+    held = hold(engine, asked("Before", 20))
     assert held.reached.wait(PATIENCE)
     generations = [
         engine.generate(asked(f"Number {number}", 20, exclusive=number in (2, 3)))
@@ -168,7 +176,7 @@ def test_what_is_measured_runs_alone(engine: LocalEngine) -> None:
 
 
 def test_loading_waits_until_all_that_run_have_ended(engine: LocalEngine) -> None:
-    held = Held(engine.generate(asked("Once", 40)))
+    held = hold(engine, asked("Once", 40))
     assert held.reached.wait(PATIENCE)
     beside = engine.generate(asked("Twice", 40))
     ended: list[bool] = []
@@ -176,8 +184,8 @@ def test_loading_waits_until_all_that_run_have_ended(engine: LocalEngine) -> Non
         calling = pool.submit(
             engine.measure, lambda model: ended.extend([held.generation.ended, beside.ended])
         )
-        while not engine._scheduler._waiting:
-            pass
+        while len(engine._scheduler._waiting) < 2:  # with the one beside
+            time.sleep(0.001)
         late = engine.generate(asked("Late", 4))
         held.go_on.set()
         calling.result(PATIENCE)
@@ -189,11 +197,19 @@ def test_closing_ends_all_of_them() -> None:
     engine = LocalEngine()
     engine.load(request_for(PIP / "target", parallel=ROOM))
     plain = Speculation(proposer="none", depth=0)
-    generations = [
-        engine.generate(asked(f"Number {number}", 400, speculation=plain)) for number in range(5)
-    ]
-    next(event for event in generations[0] if isinstance(event, Emitted))
-    engine.close()
+    with hold_local(engine):
+        generations = [
+            engine.generate(asked(f"Number {number}", 400, speculation=plain))
+            for number in range(5)
+        ]
+        held = Held(generations[0])
+    assert held.reached.wait(PATIENCE)
+    with ThreadPoolExecutor(1) as pool:
+        closing = pool.submit(engine.close)
+        while not all(generation.cancelled for generation in generations):
+            time.sleep(0.001)
+        held.go_on.set()
+        closing.result(PATIENCE)
     assert {finished(generation).reason for generation in generations} == {FinishReason.CANCELLED}
     with pytest.raises(NotLoaded):
         engine.generate(asked("Once"))
