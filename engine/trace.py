@@ -119,9 +119,12 @@ def _reader(hint: Any) -> Callable[[Any], Any]:
 
 
 def _scalar(kind: type[Any], value: Any) -> Any:
-    """Return ``value``. Raises TypeError unless it is a ``kind``; an int may stand for a float."""
+    """Return ``value``. Raises TypeError unless it is a ``kind``; an int may stand for a float. Raises
+    ValueError for a number that cannot be computed with, which JSON of others may hold."""
     if value.__class__ is not kind and (kind, value.__class__) != (float, int):
         raise TypeError(f"not {kind.__name__}")
+    if kind in (int, float) and not abs(value) < 2**64:
+        raise ValueError(f"not {kind.__name__}")
     return value
 
 

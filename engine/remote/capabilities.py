@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from engine.api import Capabilities, Loaded, LoadRequest, ProposerInfo
-from engine.errors import ModelError, what_failed
+from engine.errors import MALFORMED, ModelError, what_failed
 from engine.loading.specs import ModelSpec
 from engine.remote.errors import request_loop
 from engine.remote.kinds import TRAITS, Kind
@@ -20,7 +20,7 @@ def capabilities_of(server: Server, model: ServedModel) -> Capabilities:
     if server.kind is Kind.FORETOKEN:
         try:
             return capabilities_from_json(model.entry["capabilities"])
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except MALFORMED as error:
             raise ModelError(
                 f"{server.address.place} ({server.name}) describes itself in a way this version "
                 f"cannot read: {what_failed(error)}. Update both to the same version of Foretoken."
@@ -67,7 +67,7 @@ def loaded_of(
         draft_id=None,
         target_name=target,
         draft_name=None if draft is None else str(draft),
-        heads=tuple(map(str, heads or ())),
+        heads=tuple(map(str, heads)) if isinstance(heads, list) else (),
         context=model.context,
         vocabulary=model.vocabulary,
         parameters=model.parameters,

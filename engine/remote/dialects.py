@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeVar
 import openai
 
 from engine import trace
-from engine.errors import InvalidRequest
+from engine.errors import MALFORMED, InvalidRequest
 from engine.events import Emitted, Event, Failed, Finished, FinishReason, Started
 from engine.remote.body import body_of
 from engine.remote.connection import Client
@@ -107,7 +107,7 @@ async def _or_none(reading: Awaitable[T]) -> T | None:
     """Await metrics; return None if they cannot be read, which spoils no reply."""
     try:
         return await reading
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+    except MALFORMED as error:
         log.warning("a server's counters cannot be read: %r", error)
         return None
 

@@ -289,6 +289,8 @@ async def _connect(address: Address, key: str | None) -> tuple[Client, Server, S
 @asynccontextmanager
 async def _asking(address: Address, key: str | None) -> AsyncIterator[Client]:
     """Yield a client that stays open; on an error close it and raise the error explained."""
+    if key is not None and not key.isascii():
+        raise server_key(address).malformed
     client = Client(address, key)
     try:
         yield client

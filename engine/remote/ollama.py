@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
 from typing import Any
 
@@ -85,13 +85,27 @@ class OllamaChat:
 
     async def _lines(self, answer: httpx2.Response) -> AsyncGenerator[dict[str, Any], None]:
         """Yield the lines. Raise ServerError for an error among them, ValueError for invalid JSON."""
-        async for line in answer.aiter_lines():
-            if not line.strip():
-                continue
-            parsed = parse_json(line)
-            if "error" in parsed:
-                raise stream_error(self._client.address, str(parsed["error"]))
-            yield parsed
+        async with aclosing(_split(answer.aiter_bytes())) as lines:
+            async for line in lines:
+                if not line.strip():
+                    continue
+                parsed = parse_json(line)
+                if "error" in parsed:
+                    raise stream_error(self._client.address, str(parsed["error"]))
+                yield parsed
+
+
+async def _split(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
+    """Yield the lines. httpx2's own end at U+0085 too, which may stand in a text."""
+    begun = bytearray()
+    async for chunk in chunks:
+        begun += chunk
+        if b"\n" in chunk:
+            *lines, rest = begun.split(b"\n")
+            for line in lines:
+                yield bytes(line)
+            begun = rest
+    yield bytes(begun)
 
 
 def _text_of(reading: Reading, line: Json) -> list[str]:

@@ -32,7 +32,7 @@ class Reading:
         self.usage: Json = {}
         self.extras: dict[str, Any] = {}
         """Other fields: llama-server's ``timings``, vLLM's ``metrics``, LM Studio's ``stats``."""
-        self.decoded_per_iteration: float | None = None
+        self.decoded_per_iteration: object = None
         """TensorRT-LLM's, of this reply."""
         self._thinking = self._answers = False  # a thought is open; no more may follow
         self._call: int | None = None
@@ -61,8 +61,8 @@ class Reading:
         else:
             yield from self._delta(delta)
         mean = choice.get("avg_decoded_tokens_per_iter")
-        if isinstance(mean, int | float):
-            self.decoded_per_iteration = float(mean)
+        if mean is not None:
+            self.decoded_per_iteration = mean
         if choice.get("finish_reason"):
             self.reason = _REASONS.get(choice["finish_reason"], FinishReason.STOP)
             yield from self.end()

@@ -44,6 +44,8 @@ class Reply:
     def start(self) -> Generation:
         """Send the request."""
         self._reading = self._loop.start(self._read())
+        # However the reading ends, the reply does.
+        self._reading.add_done_callback(lambda _: self._inbox.put(None))
         threading.Thread(target=self._publish, name="a server's reply", daemon=True).start()
         return self.generation
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -37,7 +37,7 @@ def counted(reading: Reading) -> Counted:
         "prompt_tokens": whole(usage.get("prompt_tokens")),
         "completion_tokens": whole(usage.get("completion_tokens")),
         "reused_tokens": whole(_part(usage, "prompt_tokens_details").get("cached_tokens")),
-        "acceptance_length": reading.decoded_per_iteration,
+        "acceptance_length": number(reading.decoded_per_iteration),
     }
     if "timings" in reading.extras:
         found |= _of_timings(reading.extras["timings"])
@@ -88,17 +88,15 @@ def _accepted_at(histogram: object) -> tuple[int, ...]:
 
     The histogram is a list, or a mapping with its nonzero counts.
     """
-    if isinstance(histogram, Mapping):
-        exactly = {int(count): int(rounds) for count, rounds in histogram.items()}
-    elif isinstance(histogram, Sequence) and not isinstance(histogram, str):
-        exactly = {count: int(rounds) for count, rounds in enumerate(histogram)}
-    else:
+    if isinstance(histogram, list):
+        histogram = dict(enumerate(histogram))
+    if not isinstance(histogram, dict):
         return ()
-    deepest = max((count for count, rounds in exactly.items() if rounds), default=0)
-    return tuple(
-        sum(rounds for count, rounds in exactly.items() if count > position)
-        for position in range(deepest)
-    )
+    told = (histogram.get(count, histogram.get(str(count))) for count in range(_DEEPEST + 1))
+    exactly = [whole(rounds) or 0 for rounds in told]
+    while exactly and not exactly[-1]:
+        exactly.pop()
+    return tuple(sum(exactly[count:]) for count in range(1, len(exactly)))
 
 
 def _part(parent: Json, name: str) -> Json:
@@ -106,16 +104,26 @@ def _part(parent: Json, name: str) -> Json:
     return part if isinstance(part, dict) else {}
 
 
+_DEEPEST, _MOST = 1024, 2**53
+"""Tokens drafted in a round, and of any number: a server may send more, infinity, and what is none."""
+
+
 def whole(value: object) -> int | None:
     """Return ``value`` if it is a count."""
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+    return value if isinstance(value, int) and number(value) is not None else None
+
+
+def number(value: object) -> float | None:
+    """Return ``value`` if it is a number that can be computed with."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < _MOST:
+        return None
+    return value
 
 
 def seconds(value: object, unit: float) -> float | None:
     """Return ``value``, in units of ``unit`` seconds, in seconds if it is a duration."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
-        return None
-    return value * unit
+    found = number(value)
+    return None if found is None else found * unit
 
 
 _ATTEMPTS, _DELAY_S = 10, 0.05
@@ -232,13 +240,10 @@ class SglangMetrics:
     async def after(self, usage: Counted) -> Counted:
         told = await self._client.find_json(*SGLANG_INFO)
         states: Any = told.get("internal_states") if isinstance(told, dict) else None
-        means = [
-            state["avg_spec_accept_length"]
-            for state in states or ()
-            if isinstance(state, dict)
-            and isinstance(state.get("avg_spec_accept_length"), int | float)
-        ]
-        if not means or not any(means):
+        found = [state for state in states or () if isinstance(state, dict)]
+        each = [number(state.get("avg_spec_accept_length")) for state in found]
+        means = [mean for mean in each if mean is not None]
+        if not any(means):
             return usage
         return replace(usage, acceptance_length=sum(means) / len(means), shared=True)
 

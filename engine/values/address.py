@@ -107,14 +107,20 @@ def _no_address(text: str, why: str) -> InvalidRequest:
     )
 
 
+_LONGEST_S = 86_400.0
+"""A server may ask for a wait without an end; a day says as much."""
+
+
 def retry_after_seconds(retry_after: str) -> float | None:
     """Return the seconds of a ``Retry-After``, a number or a date (RFC 9110 10.2.3), or None."""
     try:
-        return max(0.0, float(retry_after))
+        return min(max(0.0, float(retry_after)), _LONGEST_S)
     except ValueError:
         pass
     try:
         until = parsedate_to_datetime(retry_after)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
-    return max(0.0, (until - datetime.now(UTC)).total_seconds()) if until.tzinfo else None
+    if until.tzinfo is None:
+        return None
+    return min(max(0.0, (until - datetime.now(UTC)).total_seconds()), _LONGEST_S)

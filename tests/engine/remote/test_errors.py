@@ -157,6 +157,35 @@ def test_a_reply_that_cannot_be_published_ends(
     engine.unload()
 
 
+def test_a_reply_whose_end_cannot_be_explained_ends(
+    connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It waited for ever for its last event, and ``unload`` for it."""
+    monkeypatch.delattr(errors, "explain")
+    engine = connect(Played(stream=sse(*said("Half", reason=None))))
+    assert isinstance(list(engine.generate(ASKED))[-1], Finished)
+    engine.unload()
+
+
+def test_numbers_that_cannot_be_computed_with_are_none(connect: Connect) -> None:
+    """A chat with NaN could not be opened again, for JSON has none; the histogram stopped every server's
+    replies, for it was counted up to its largest key."""
+    odd = [float("nan"), float("inf"), -1, 10**400, 1e300, True, "3", None]
+    for number in odd:
+        timings = dict.fromkeys(("predicted_n", "predicted_ms", "prompt_ms", "draft_n"), number)
+        drafts = {"num_draft_tokens": number, "acceptance_histogram": {"9" * 15: 1, "a": number}}
+        told = {"timings": timings, "metrics": {"speculative_decoding": drafts}}
+        choice = {"index": 0, "delta": {}, "avg_decoded_tokens_per_iter": number}
+        stream = sse(*said("Whole"), {"choices": [choice], "usage": {}, **told})
+        *_, last = connect(Played(stream=stream)).generate(ASKED)
+        assert last == Finished(FinishReason.STOP, "", "Whole", None, Counted())
+
+
+def test_a_key_that_is_none_is_told() -> None:
+    with pytest.raises(InvalidRequest, match="one word of ASCII"):
+        look_at(Address.parse("http://127.0.0.1:1"), "schl\u00fcssel")
+
+
 def test_a_page_in_place_of_a_stream(connect: Connect) -> None:
     engine = connect(Played(stream=[b"<html>Log in first</html>"], content_type="text/html"))
     came, message = failed(engine)
@@ -191,6 +220,8 @@ def test_the_wait_is_the_servers_own(connect: Connect, monkeypatch: pytest.Monke
     ("status", "headers", "body", "told", "tries"),
     [
         (429, {"Retry-After": "3600"}, BUSY, "Try again in 3600 s", 1),
+        (429, {"Retry-After": "inf"}, BUSY, "Try again in 86400 s", 1),
+        (429, {"Retry-After": f"Mon, 01 Jan 2024 00:00:00 +{10**18}"}, BUSY, "in a while", 4),
         (429, {}, BUSY, "is overloaded (429: Too many requests)", errors.ATTEMPTS),
         (400, {}, {"error": {"message": "context is 10 tokens"}}, "context is 10 tokens", 1),
         (404, {}, {"detail": "no such model"}, "no such model", 1),

@@ -284,6 +284,16 @@ def test_it_is_found_out_by_asking_and_tells_what_it_counts(name: str, connect: 
         assert statistics.tokens_per_s is not None and statistics.time_to_first_token_s is not None
 
 
+def test_a_text_of_ollama_may_hold_what_ends_lines_elsewhere(connect: Connect) -> None:
+    """The reply broke off there: httpx2 cuts lines where Python does."""
+    text = "One\x85two\u2028three"
+    lines = [{"message": {"content": text}, "done": False}, {"done": True, "done_reason": "stop"}]
+    sent = b"\n\n".join(json.dumps(line, ensure_ascii=False).encode() for line in lines)
+    stream = [sent[at : at + 7] for at in range(0, len(sent), 7)]
+    reply = ReplyState.of(connect(replace(fresh("Ollama"), stream=stream)).generate(asked()))
+    assert (reply.text, reply.reason) == (text, FinishReason.STOP)
+
+
 def test_settings_go_in_each_servers_own_words(connect: Connect) -> None:
     sampling = Sampling(temperature=0.5, top_k=7, repetition_penalty=1.5, seed=3)
     bodies = {}
