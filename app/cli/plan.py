@@ -76,6 +76,7 @@ def plan(
     data_dir: options.DataDirOption = None,
 ) -> None:
     """Plan a GPU deployment on vLLM, SGLang, TensorRT-LLM or Dynamo; starts nothing."""
+    from app.cli.text.output import harmless
     from app.cli.text.plan import loads_text, plan_text
     from app.deploy.launch_plan import PlanOptions, check_folder, facts, plan_for, write_folder
     from app.deploy.render import render
@@ -89,7 +90,7 @@ def plan(
     rendered = render(made)
     plan_facts = facts(made, rendered)
     text = plan_text(made, rendered, plan_facts["notes"])
-    print(text)
+    print(harmless(text))  # it may quote a server
     if loads and made.has_ground:
         print("\n" + loads_text(made))
     files = ", ".join(rendered.folder)

@@ -4,6 +4,7 @@ as values for programs: its decisions and assumptions."""
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -96,7 +97,7 @@ def request_for(options: PlanOptions, data: Path, found: Measured | None = None)
         raise refusal("users", "rate-and-users")
     if options.backend and options.engine != DYNAMO:
         raise refusal("backend", "backend")
-    drafter = draft.name if draft else options.draft and absolute(options.draft)
+    drafter = draft.name if draft else options.draft and (absolute(options.draft) or options.draft)
     return PlanRequest(
         options.engine,
         target,
@@ -145,9 +146,8 @@ def find_model(name: str, data: Path) -> ModelFacts:
 
     Raises InvalidRequest if there is none, and ModelError for a folder that is no model.
     """
-    path = Path(name).expanduser()
-    if path.exists():
-        return of_path(path.resolve())
+    if there := absolute(name):
+        return of_path(Path(there))
     model = find(name)
     if model is not None:
         return model
@@ -160,10 +160,10 @@ def find_model(name: str, data: Path) -> ModelFacts:
     raise unknown(name)
 
 
-def absolute(name: str) -> str:
-    """Return what an engine loads for a draft: a folder on this machine by its absolute path."""
-    path = Path(name).expanduser()
-    return str(path.resolve()) if path.exists() else name
+def absolute(name: str) -> str | None:
+    """Return the absolute path of a folder or file on this machine; None if there is none."""
+    path = os.path.expanduser(name)
+    return str(Path(path).resolve()) if os.path.exists(path) else None
 
 
 def check_folder(folder: Path) -> None:

@@ -75,7 +75,8 @@ def read(address: str, key: str | None) -> bytes:
 
 
 def _read(address: str, key: str | None, ended: threading.Event) -> bytes:
-    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    # Uncompressed, because a compressed answer may be a thousand times larger than its bytes.
+    headers = {"Accept-Encoding": "identity"} | ({"Authorization": f"Bearer {key}"} if key else {})
     try:
         with httpx2.stream("GET", address, headers=headers, timeout=TIMEOUT_S) as answer:
             if answer.status_code in (401, 403):
@@ -84,14 +85,14 @@ def _read(address: str, key: str | None, ended: threading.Event) -> bytes:
                 raise refusal("from", "no-figures", address=address)
             answer.raise_for_status()
             content = b""
-            for part in answer.iter_bytes():
+            for part in answer.iter_raw():
                 content += part
                 if len(content) > LARGEST:
                     raise refusal("from", "large", address=address, most=LARGEST)
                 if ended.is_set():
                     break
             return content
-    except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+    except (httpx2.HTTPError, httpx2.InvalidURL, UnicodeError) as error:  # of a key, too
         why = str(error).split("\n", 1)[0]  # a link to a page about the status follows
         raise refusal("from", "unreadable", address=address, error=why) from error
 
@@ -120,6 +121,8 @@ FEWEST, FEWEST_TIMES = 200, 20
 """Rounds, and replies' times per token, from which figures are used."""
 _TIMES = ("vllm:request_time_per_output_token_seconds", "sglang:inter_token_latency_seconds")
 """Per token. vLLM's inter_token_latency_seconds are per step, of several tokens (v1/metrics/stats.py)."""
+MOST_DRAFTED = 1024
+"""Tokens of a round: no server drafts more."""
 BELIEVED = 4.0
 """A step that takes more times as long as estimated, or as short, is of other hardware or another load:
 no published run is half as far off."""
@@ -204,9 +207,9 @@ def of_figures(base: str, figures: Figures) -> Measured:
     for name in _TIMES:
         count = figures.get(f"{name}_count", 0.0)
         if count >= FEWEST_TIMES:
-            itl = figures[f"{name}_sum"] / count
+            itl = figures.get(f"{name}_sum", 0.0) / count
     users = figures.get("vllm:num_requests_running", figures.get("sglang:num_running_reqs", 0.0))
-    can_be = 0 <= depth < math.inf and (not tokens or 1 <= tokens <= depth + 1)
+    can_be = 0 <= depth <= MOST_DRAFTED and (not tokens or 1 <= tokens <= depth + 1)
     if not (can_be and 0 <= itl < math.inf and 0 <= users < math.inf):
         raise refusal(
             "from", "wrong-figures", base=base, tokens=tokens, depth=depth, itl=itl, users=users

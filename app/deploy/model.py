@@ -20,7 +20,7 @@ from app.deploy.gpus import AUTO, AWQ, BF16, FORMATS, FP8, INT4, MXFP4, NVFP4
 from app.deploy.tables import refusal
 from app.paths import catalog_file
 from engine.api import slug
-from engine.errors import InvalidRequest, ModelError
+from engine.errors import MALFORMED, InvalidRequest, ModelError, what_failed
 from engine.files import read_json
 from engine.models.architecture import Architecture, Experts
 from engine.models.checkpoints.checkpoint import inspect
@@ -85,12 +85,12 @@ class ModelFacts:
 
 
 def of_config(name: str, config: Config, id: str | None = None) -> ModelFacts:
-    """Return the facts in a config.json. Raises ModelError if a needed one is missing."""
+    """Return the facts in a config.json. Raises ModelError if a needed one is missing or malformed."""
     try:
         return _of_config(name, config, id or name)
-    except KeyError as error:
+    except MALFORMED as error:
         raise ModelError(
-            f"The configuration of {name} has no key {error}, which a plan needs. Use the "
+            f"No plan can be made with the configuration of {name}: {what_failed(error)}. Use the "
             "config.json that was published with the weights."
         ) from error
 

@@ -91,8 +91,9 @@ def _service(
     else:
         here = _at_once(setup, targets, (targets.rps or 0) / copies, min(slots, MOST_AT_ONCE))
     found = _outcome(setup, targets, here, slots)
-    rate = copies * found.total / targets.osl
-    return Service(layout, here * copies, found.wait * 1000, 1000 / found.user, rate)
+    everyone = users or here * copies
+    rate = found.total / here * everyone / targets.osl
+    return Service(layout, everyone, found.wait * 1000, 1000 / found.user, rate)
 
 
 def _at_once(setup: Setup, targets: Targets, rate: float, most: int) -> int:

@@ -186,7 +186,7 @@ def connect(
         )
         for each in server.models
     ]
-    print(table(("model", "context", "in memory"), rows, frozenset({1})))
+    print(harmless(table(("model", "context", "in memory"), rows, frozenset({1}))))
     one = place.model or len(server.models) == 1
     model = server.model(place.model) if one else None
     if keep and model is not None:

@@ -26,7 +26,10 @@ def layouts(
     while tensor <= gpus.count and target.heads % tensor == 0:
         pipeline = 1
         while tensor * pipeline <= gpus.count and pipeline <= target.layers:
-            copies = min(gpus.count // (tensor * pipeline), users)
+            copies, here = gpus.count // (tensor * pipeline), node // (tensor * pipeline)
+            if 0 < here < copies:
+                copies -= copies % here  # a start is of a whole node
+            copies = min(copies, users)
             in_nodes = node % tensor == 0 or tensor % node == 0
             if in_nodes and (pipelines or pipeline == 1):
                 if expert := _whole_experts(target, tensor):

@@ -226,5 +226,7 @@ def table(
         copies = min(setup.layout.replicas, users)
         load = Load(-(-users // copies), prompt, reply)
         found = (outcome(setup, load, slots, depth) for depth in (0, setup.depth))
-        rows.append(Row(users, *(replace(one, total=one.total * copies) for one in found)))
+        # Some copies may have one user fewer.
+        totals = (replace(one, total=one.total / load.users * users) for one in found)
+        rows.append(Row(users, *totals))
     return tuple(rows)

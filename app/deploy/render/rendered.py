@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -177,9 +178,10 @@ def image_of(plan: Plan) -> str:
 
 
 def container_name(plan: Plan) -> str:
-    """Return the name of the container, which is valid for Kubernetes too."""
-    name = plan.target.id.rsplit("/", 1)[-1].lower()
-    return "".join(letter if letter.isalnum() else "-" for letter in name).strip("-")[:50]
+    """Return the name of the container, which is valid for Kubernetes too: a service's begins with a
+    letter."""
+    name = re.sub(r"[^a-z0-9]+", "-", plan.target.id.rsplit("/", 1)[-1].lower()).strip("-")
+    return (name if name[:1].isalpha() else f"model-{name}")[:50].strip("-")
 
 
 def behind_balancer(plan: Plan) -> bool:

@@ -122,6 +122,13 @@ def test_offline_a_download_says_how_to_go_on(
     assert "http://127.0.0.1:9 cannot be reached" in result.err
 
 
+def test_a_server_does_not_steer_the_terminal(foretoken: Foretoken) -> None:
+    models = ({"id": "\x1b]0;x\x07small", "owned_by": "vllm"},)
+    with playing(Played(models, {"/version": {"version": "1\x1b[2J"}})) as played:
+        found = foretoken("models", "connect", played.url, "--no-keep")
+    assert "vLLM 1?[2J answers" in found.out and "?]0;x?small" in found.out
+
+
 @pytest.mark.parametrize("keep", ["--keep", "--no-keep"])
 def test_a_server_without_models_or_that_one_cannot_be_connected_to(
     foretoken: Foretoken, keep: str, monkeypatch: pytest.MonkeyPatch

@@ -11,6 +11,7 @@ import yaml
 from app.deploy.methods import BACKENDS, DEPTHS, ENGINES, METHODS
 from tests.app.cli.conftest import Foretoken
 from tests.support.fixtures import gguf_pair
+from tests.support.model_server import Played, playing
 
 __all__ = ["gguf_pair"]
 
@@ -41,6 +42,16 @@ def test_a_plan_fits_a_screen_and_names_its_other_files(foretoken: Foretoken) ->
     assert len(lines) < 50
     assert lines[-1].startswith("More with --out FOLDER, which writes start.sh, docker.sh, ")
     assert "grafana.json" in lines[-1]
+
+
+def test_a_server_does_not_steer_the_terminal(foretoken: Foretoken) -> None:
+    page = (
+        "vllm:spec_decode_num_drafts_total 500.0\nvllm:spec_decode_num_draft_tokens_total 900.0\n"
+    )
+    with playing(Played(({"id": "\x1b[2Jmine"},), {"/metrics": page})) as played:
+        result = foretoken("plan", "llama-3.1-8b", "--gpus", "1xH100", "--from", played.url)
+    assert result.status == 0, result.err
+    assert "?[2Jmine" in result.out and "\x1b" not in result.out
 
 
 def test_an_unknown_card_is_told_with_those_that_are_known(foretoken: Foretoken) -> None:

@@ -251,3 +251,14 @@ def test_a_wrong_size_is_told_by_its_name(key: str, wrong: object) -> None:
     """It was called a family that is not supported."""
     with pytest.raises(ModelError, match=rf"{key} is .* in config.json"):
         of_config("own", {**TINY, key: wrong})
+
+
+def test_other_wrong_values_are_told() -> None:
+    """They were tracebacks: TypeError, ZeroDivisionError."""
+    llama4 = {"model_type": "llama4_text", "num_local_experts": 2, "intermediate_size_mlp": 8}
+    for config in (
+        {**TINY, "num_key_value_heads": None},
+        {**TINY, **llama4, "interleave_moe_layer_step": 0},
+    ):
+        with pytest.raises(ModelError, match="configuration of own: it has an invalid value"):
+            of_config("own", config)

@@ -10,7 +10,7 @@ from app.deploy.estimate.speed import Load, outcome, table
 from app.deploy.gpus import parse_gpus
 from app.deploy.model import known_models
 from app.deploy.planning import make_plan
-from app.deploy.request import Plan, PlanRequest
+from app.deploy.request import Plan, PlanRequest, Targets, service
 
 
 @pytest.fixture(scope="module")
@@ -25,6 +25,22 @@ def test_one_user_gets_what_the_formula_says(plan: Plan) -> None:
     for depth in (0, plan.depth):
         alone = outcome(plan.setup, Load(1, 16, 4000), 8, depth)
         assert alone.user == pytest.approx(plan.setup.tokens_a_second(1, depth), rel=0.01)
+
+
+def test_users_that_copies_cannot_share_evenly_are_counted_once() -> None:
+    """Nine users of two copies had the speed of ten; and a plan for nine was one for ten."""
+    target = known_models()["llama-3.1-8b"].facts
+    asked = PlanRequest("vllm", target, parse_gpus("8xH100"), users=64, context=1024)
+    made = make_plan(asked)
+    assert made.layout.replicas == 2
+    eight, nine, ten = table(made.setup, made.memory.most_users, 768, 256, (8, 9, 10))
+    each = [row.plain.total / row.users for row in (eight, nine, ten)]
+    assert each[0] > each[1] == pytest.approx(each[2])
+    nine, ten = (
+        service(made.setup, made.layout, Targets(768, 256), made.memory.most_users, users)
+        for users in (9, 10)
+    )
+    assert (nine.users, nine.rps / 9) == (9, pytest.approx(ten.rps / 10))
 
 
 def test_who_finds_no_room_waits(plan: Plan) -> None:

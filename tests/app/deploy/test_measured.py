@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+import brotli
 import pytest
 
 from app.cli.text.plan import plan_text
@@ -179,7 +181,13 @@ def test_steps_far_from_the_estimate_are_told_and_not_used() -> None:
 
 @pytest.mark.parametrize(
     ("name", "count"),
-    [("accepted", "NaN"), ("draft", "-5"), ("accepted", "9e99"), ("draft", "+Inf")],
+    [
+        ("accepted", "NaN"),
+        ("draft", "-5"),
+        ("accepted", "9e99"),
+        ("draft", "+Inf"),
+        ("draft", "9e99"),
+    ],
 )
 def test_counters_that_cannot_be_are_refused(name: str, count: str) -> None:
     was = {"accepted": "1200.0", "draft": "3000.0"}[name]
@@ -257,6 +265,36 @@ def test_the_model_is_the_server_s_and_the_key_is_sent(tmp_path: Path) -> None:
 )
 def test_a_bad_server_is_told_with_what_to_do(pages: dict[str, bytes], says: str) -> None:
     with server(pages) as address, pytest.raises(InvalidRequest, match=says):
+        measured(address)
+
+
+def test_what_a_server_sends_ends_in_a_message(tmp_path: Path) -> None:
+    """Each of these was a traceback; and what was packed was unpacked before it was counted."""
+    counted = b"vllm:request_time_per_output_token_seconds_count 30\n"
+    with server({"/metrics": counted}) as address:
+        with pytest.raises(InvalidRequest, match="fewer than 200 rounds"):
+            measured(address)
+        with pytest.raises(InvalidRequest, match="cannot be read"):
+            measured(address, "schl\u00fcssel")
+    for name in ("x" * 300, "~nobody-here/x"):
+        listed = json.dumps({"data": [{"id": name}]}).encode()
+        with server({"/metrics": VLLM.encode(), "/v1/models": listed}) as address:
+            options = PlanOptions("", "1xH100", method="eagle3", server=address)
+            with pytest.raises(InvalidRequest, match="Name the model"):
+                plan_for(options, tmp_path)
+            with pytest.raises(InvalidRequest, match="neither a folder"):
+                plan_for(replace(options, target=name), tmp_path)
+
+    class Packed(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Encoding", "br")
+            self.end_headers()
+            self.wfile.write(brotli.compress(b"vllm:x 1\n" * LARGEST))
+
+        def log_message(self, *_: object) -> None: ...
+
+    with serving(Packed) as address, pytest.raises(InvalidRequest, match="has no figures"):
         measured(address)
 
 

@@ -119,6 +119,13 @@ def test_the_largest_models_lie_on_nodes_of_eight() -> None:
     assert (experts.layout.tensor, experts.draft) == (8, None)
 
 
+def test_copies_take_whole_nodes() -> None:
+    """A script for 12 GPUs started as many copies on the node of four as on the one of eight."""
+    for target in ("qwen3-30b-a3b", "gpt-oss-120b"):
+        plan = make_plan(asked(target, "12xH100", users=64, context=2048))
+        assert plan.starts * plan.copies_per_start * plan.layout.copy <= 12
+
+
 def test_many_users_of_a_small_model_get_copies_and_one_gets_all_gpus() -> None:
     one = make_plan(asked(gpus="8xH100", users=1))
     many = make_plan(asked(gpus="8xH100", users=1000, context=1024))

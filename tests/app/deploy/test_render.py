@@ -11,6 +11,7 @@ import shlex
 import shutil
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from app.deploy.methods import CAN, NONE
 from app.deploy.model import find, of_path
 from app.deploy.planning import make_plan
 from app.deploy.render import render
-from app.deploy.render.rendered import LOOPBACK, Shell, command
+from app.deploy.render.rendered import LOOPBACK, Shell, command, container_name
 from app.deploy.request import Plan, PlanRequest
 from app.deploy.support import notes
 from tests.app.deploy.example_plans import PLANS, example_plan
@@ -304,6 +305,21 @@ def test_a_server_without_copies_is_started_once_for_each() -> None:
     text = render(example_plan("trtllm-ngram-copies")).start
     assert "for copy in 0 1" in text
     assert "8000 + copy" in text
+
+
+@pytest.mark.parametrize(
+    ("id", "name"),
+    [
+        ("org/Qwen3-8B", "qwen3-8b"),
+        (f"{'a' * 49}-b", "a" * 49),
+        ("/models/\u00c4pfel 2", "pfel-2"),
+        ("/models/\u6a21\u578b", "model"),
+        ("4bit", "model-4bit"),
+    ],
+)
+def test_a_name_is_one_that_kubernetes_takes(id: str, name: str) -> None:
+    plan = example_plan(sorted(PLANS)[0])
+    assert container_name(replace(plan, target=replace(plan.target, id=id))) == name
 
 
 def test_names_are_quoted_for_the_shell() -> None:
