@@ -16,6 +16,8 @@ from engine.errors import ModelError
 from engine.models.architecture import Rope
 
 Settings = Mapping[str, Any]
+MOST_WIDTH = 2**16
+"""Rotated numbers of a head: a list of what a damaged configuration says would fill the memory."""
 
 
 class RopeConfig(Protocol):
@@ -81,6 +83,11 @@ def read_rope(
     part = settings.get("partial_rotary_factor") or config.get("partial_rotary_factor") or part
     head_dim = head_dim or checkpoint.head_dim
     width = head_dim if kind == "proportional" else int(head_dim * float(part))
+    if not 0 <= width <= MOST_WIDTH:
+        raise ModelError(
+            f"{checkpoint.path} rotates {width:,} numbers of a head, and at most {MOST_WIDTH:,} are "
+            "supported. The configuration is probably damaged: download it again."
+        )
     inputs = ScalingInputs(settings, base, context, checkpoint.context, int(original))
     rope = SCALINGS[kind]([base ** (-i / width) for i in range(0, width, 2)], inputs)
     return replace(rope, axes=_axes(settings, len(rope.frequencies)))

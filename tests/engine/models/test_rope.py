@@ -108,6 +108,13 @@ def test_an_unknown_scaling_is_refused_by_name(tmp_path: Path) -> None:
         read_rope(model, CONTEXT)
 
 
+def test_more_rotated_numbers_than_any_head_has_are_refused(tmp_path: Path) -> None:
+    """A list of them filled the memory: of a file of a few hundred bytes, once it was listed."""
+    model = checkpoint(tmp_path, partial_rotary_factor=1e7)
+    with pytest.raises(ModelError, match="rotates 1,280,000,000 numbers of a head"):
+        read_rope(model, CONTEXT)
+
+
 def test_a_scaling_that_lacks_a_setting_names_it(tmp_path: Path) -> None:
     model = checkpoint(tmp_path, rope_scaling={"rope_type": "linear"})
     with pytest.raises(KeyError, match="factor"):
