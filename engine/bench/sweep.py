@@ -231,7 +231,8 @@ def _one_prompt(
     middle = {PLAIN_SETTING: _Pass(plain, plain)}
     for setting, passes in several.items():
         check_repeats(plan.way(setting, temperature), [one.answer for one in passes])
-        middle[setting] = sorted(passes, key=lambda one: one.speedup)[len(passes) // 2]
+        # Of an even number the slower one, which promises no more than there is.
+        middle[setting] = sorted(passes, key=lambda one: one.speedup)[(len(passes) - 1) // 2]
     return middle
 
 

@@ -2,7 +2,7 @@
 
 Run as a program. What it says comes from the environment: FAKE_TOKENS is a JSON list of ids, and
 FAKE_DRAFTED the one that it says where it has a draft model. With FAKE_IK it is ik_llama.cpp's, whose
-replies have text and no tokens.
+replies have text and no tokens. With FAKE_BREAKS an answer ends before its time.
 """
 
 from __future__ import annotations
@@ -57,6 +57,7 @@ class Answers(BaseHTTPRequestHandler):
 
     def _stream(self, body: dict[str, Any]) -> None:
         assert body["return_token_ids"] and body["stream"]
+        assert (body["temperature"], body["repetition_penalty"]) == (0, 1.0)
         tokens = TOKENS[: body["max_tokens"]]
         self._chunks(
             [{"choices": [{"index": 0, "text": "x", "token_ids": [token]}]} for token in tokens]
@@ -72,7 +73,8 @@ class Answers(BaseHTTPRequestHandler):
     def _send(self, status: int, value: dict[str, Any]) -> None:
         data = json.dumps(value).encode()
         self.send_response(status)
-        self.send_header("Content-Length", str(len(data)))
+        missing = 9 if "FAKE_BREAKS" in os.environ and self.command == "POST" else 0
+        self.send_header("Content-Length", str(len(data) + missing))
         self.end_headers()
         self.wfile.write(data)
 

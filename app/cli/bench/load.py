@@ -69,7 +69,7 @@ def load(
             contenders: list[bench.Contender] = [bench.ours(engine, speculation)]
             if llama_cpp is not None:
                 slots = max(plan.clients)
-                peer = bench.llama_server(engine.loaded, llama_cpp, CONTEXT, slots)
+                peer = bench.llama_server(engine.loaded, llama_cpp, load.context or CONTEXT, slots)
                 contenders.append(stack.enter_context(peer))
             rows = bench.run(contenders, token_prompts, plan, _print_row)
     print(f"\n{table(*bench.table(rows), frozenset(range(1, 6)))}")

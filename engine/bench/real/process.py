@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import http.client
 import json
 import os
 import socket
@@ -126,16 +127,24 @@ class Server(Child):
 
     def post(self, path: str, body: Mapping[str, Any]) -> Any:
         """Return the answer's JSON. Raises PeerFailed."""
-        with self._open(path, body) as response:
+        with self._open(path, body) as response, self._reading():
             return json.load(response)
 
     def stream(self, path: str, body: Mapping[str, Any]) -> Iterator[tuple[float, Any]]:
         """Yield server-sent events as they come: seconds, and the JSON. Raises PeerFailed."""
-        with self._open(path, body) as response:
+        with self._open(path, body) as response, self._reading():
             for line in response:
                 data = line.decode().strip().removeprefix("data:").strip()
                 if data.startswith("{"):
                     yield perf_counter(), json.loads(data)
+
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[None]:
+        """Raise PeerFailed for an answer that breaks off or is no JSON."""
+        try:
+            yield
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            raise self.failed(f"broke off: {what_failed(error)}") from error
 
     def _open(self, path: str, body: Mapping[str, Any] | None = None) -> Any:
         data = None if body is None else json.dumps(body).encode()

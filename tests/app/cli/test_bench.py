@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+from engine.errors import PeerFailed
 from tests.app.cli.conftest import Foretoken
 
 
 def test_clients_at_once_are_a_table_and_json(
-    foretoken: Foretoken, model: Path, tmp_path: Path
+    foretoken: Foretoken, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = ("bench", "load", "--pair", model, "--clients", 1, "--clients", 2, "--max-tokens", 4)
     result = foretoken(*asked, "--rounds", 1, "--json")
@@ -19,3 +22,12 @@ def test_clients_at_once_are_a_table_and_json(
     result = foretoken(*asked, "--llama-cpp", tmp_path)
     assert result.status == 2
     assert "has no llama-server" in result.err
+    given: list[object] = []
+
+    def peer(*words: object) -> None:
+        given.extend(words[2:])
+        raise PeerFailed("asked")
+
+    monkeypatch.setattr("engine.bench.load.llama_server", peer)
+    foretoken(*asked, "--llama-cpp", tmp_path, "--context", 96)
+    assert given == [96, 2]

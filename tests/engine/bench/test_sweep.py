@@ -93,6 +93,21 @@ def test_plain_decoding_stands_on_both_sides_of_every_two_settings(
     assert machine.asked.count(settings[0]) == 1 + 4 * len(PROMPTS)
 
 
+def test_of_two_repeats_the_slower_one_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was the faster one, which made every method look better than it is."""
+    machine, speeds = Machine({}), iter((1.0, 2.0, 1.5))
+    given = machine.answer
+
+    def unsteady(engine: Any, prompt: Prompt, way: Configuration, follow: Any = None) -> Answer:
+        if way.speculation.proposer != PLAIN:
+            machine.faster[TWO[0]] = next(speeds)
+        return given(engine, prompt, way, follow)
+
+    monkeypatch.setattr(machine, "answer", unsteady)
+    result = swept(monkeypatch, machine, sweep.Plan(TWO[:1], repeats=2), PROMPTS[:1])
+    assert of(result, TWO[0]).speedup == 1.5
+
+
 def test_the_order_turns_so_that_no_setting_is_always_behind_another(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

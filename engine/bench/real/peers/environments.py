@@ -182,6 +182,7 @@ def _ask_vllm(server: Server, prompt: Sequence[int], limit: int, *, ignore_eos: 
         "prompt": list(prompt),
         "max_tokens": limit,
         "temperature": 0,
+        "repetition_penalty": 1.0,  # else that of the model's generation_config.json
         "ignore_eos": ignore_eos,
         "stream": True,
         "return_token_ids": True,

@@ -68,6 +68,8 @@ def generate(
         eos_token_id=ends or None,
         pad_token_id=ends[0] if ends else 0,
     )
+    # What is None above would be the model's own: its ends, and a penalty of repetitions.
+    model.generation_config = GenerationConfig()
     ids = torch.tensor([list(prompt)], device=model.device)
     clock, began = _Clock(), perf_counter()
     with torch.inference_mode():

@@ -61,6 +61,17 @@ def test_an_error_of_the_server_comes_through(
     assert server.process.poll() is not None
 
 
+def test_an_answer_that_breaks_off_is_the_peer_s_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was a traceback, and what other engines had measured was lost."""
+    monkeypatch.setenv("FAKE_BREAKS", "1")
+    program = stand_in(tmp_path / "peer", "llama-server") / "bin" / "llama-server"
+    server = Server("fake", [str(program), "--port", "{port}"], tmp_path / "log")
+    with closing(server), pytest.raises(PeerFailed, match="fake broke off"):
+        server.post("/tokenize", {"content": "1 2"})
+
+
 def test_a_program_that_cannot_be_started_raises(tmp_path: Path) -> None:
     with pytest.raises(PeerFailed, match="cannot be started"):
         Server("nothing", [str(tmp_path / "nothing")], tmp_path / "log")
