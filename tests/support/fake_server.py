@@ -59,9 +59,9 @@ class Answers(BaseHTTPRequestHandler):
         assert body["return_token_ids"] and body["stream"]
         assert (body["temperature"], body["repetition_penalty"]) == (0, 1.0)
         tokens = TOKENS[: body["max_tokens"]]
-        self._chunks(
-            [{"choices": [{"index": 0, "text": "x", "token_ids": [token]}]} for token in tokens]
-        )
+        ids = [{"index": 0, "text": "x", "token_ids": [token]} for token in tokens]
+        end = [] if "FAKE_BREAKS" in os.environ else [{"index": 0, "finish_reason": "stop"}]
+        self._chunks([{"choices": [choice]} for choice in ids + end])
 
     def _chunks(self, chunks: list[dict[str, Any]]) -> None:
         self.send_response(200)

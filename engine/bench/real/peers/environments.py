@@ -188,12 +188,14 @@ def _ask_vllm(server: Server, prompt: Sequence[int], limit: int, *, ignore_eos: 
         "return_token_ids": True,
     }
     began = perf_counter()
-    chunks: list[tuple[float, list[int]]] = [
-        (when, choice["token_ids"])
+    choices = [
+        (when, choice)
         for when, event in server.stream("/v1/completions", body)
         for choice in event.get("choices", [])
-        if choice.get("token_ids")
     ]
+    if not choices or not choices[-1][1].get("finish_reason"):
+        raise server.failed("broke off")
+    chunks = [(at, choice["token_ids"]) for at, choice in choices if choice.get("token_ids")]
     if not chunks:
         raise PeerFailed("vLLM sent no token ids (return_token_ids): use version 0.11 or later.")
     first, last = chunks[0][0], chunks[-1][0]

@@ -62,10 +62,13 @@ def test_an_error_of_the_server_comes_through(
 
 
 def test_an_answer_that_breaks_off_is_the_peer_s_failure(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    pair: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It was a traceback, and what other engines had measured was lost."""
+    """It was a traceback, and what other engines had measured was lost; a stream passed for a whole."""
     monkeypatch.setenv("FAKE_BREAKS", "1")
+    programs = environments.vllm(stand_in(tmp_path / "vllm", "vllm", "python"), case(pair[0]))
+    result = run(programs, [EncodedPrompt("chat", (3, 4))], case(pair[0]), 1, tmp_path)
+    assert "vLLM broke off" in result.absent[0].reason
     program = stand_in(tmp_path / "peer", "llama-server") / "bin" / "llama-server"
     server = Server("fake", [str(program), "--port", "{port}"], tmp_path / "log")
     with closing(server), pytest.raises(PeerFailed, match="fake broke off"):
