@@ -23,6 +23,7 @@ from engine.models.base import GeneratingModel, Model
 from engine.models.rounds import RoundDrafter, RoundModel
 from engine.models.trimmed_vocabulary import TrimmedVocabulary
 from engine.noise import Draws
+from engine.values import MAX_ROWS
 
 _STEPS = 4
 """Maximum number of draft tokens for one token of the target."""
@@ -224,7 +225,8 @@ class OtherVocabulary(_Draft):
 
         The draft writes greedily until there is text for ``depth`` tokens of the target and one more.
         """
-        max_tokens = min(_STEPS * (depth + 1), self.room(context))
+        most = _STEPS * (depth + 1) if self.state.crops else MAX_ROWS  # that it can take back
+        max_tokens = min(most, self.room(context))
         table, eos = self.vocabularies.draft.token_bytes, self.vocabularies.draft.eos
         new, written, drafted, end = self._missing(), list[int](), list[int](), None
         self.trim(self.retokenized.settled)

@@ -25,6 +25,7 @@ from engine.drafting.draft_reader import OtherVocabulary
 from engine.drafting.proposers.draft import DraftModelProposer
 from engine.drafting.resources import Resources
 from engine.events import Budget, Origin
+from engine.values import MAX_DEPTH
 from engine.values.sampling import AcceptanceRule, Sampling
 from tests.support.checkpoints import write_tokenizer
 from tests.support.fakes import FakeState, TableModel
@@ -196,6 +197,23 @@ def test_nothing_is_drafted_beyond_the_drafts_own_context(
     assert bool(list(proposer.prepare(context))) == (room > 0)
     assert len(proposer.propose(context, Budget(9, 9)).tree) <= room
     assert reader(proposer).state.end <= len(text) + room
+
+
+def test_a_state_that_cannot_be_cropped_has_no_more_pending_rows_than_it_keeps(
+    both: VocabularyMap, target: TokenTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A draft with recurrent layers that wrote single letters for long tokens ended the reply."""
+    monkeypatch.setattr(FakeState, "crops", False)
+    text = b" The lamp told tales."
+
+    def letters(tokens: Sequence[int]) -> list[float]:
+        wanted = both.draft.ids[bytes([text[len(tokens) % len(text)]])]
+        return [float(token == wanted) for token in range(DRAFT_ROWS)]
+
+    context = Context(target.encode("The lamp"))
+    proposer = begin(model(logits=letters), both, context)
+    assert proposer.propose(context, Budget(MAX_DEPTH, MAX_DEPTH)).tree.tokens
+    assert reader(proposer).state.pending <= MAX_DEPTH
 
 
 def test_nothing_is_drafted_in_a_character_that_the_draft_cannot_finish(
