@@ -116,14 +116,15 @@ class WeightCache:
         return CachedWeights(self, self.folder / f"{name}{_SUFFIX}", tuple(paths))
 
     def make_room(self, size: int) -> bool:
-        """Delete files until ``size`` more bytes are within the limits; return whether they are."""
+        """Return whether ``size`` more bytes can be within the limits; delete files until they are."""
         self.forget_gone()
         kept = sorted(self.folder.glob(f"*{_SUFFIX}"), key=_last_use)
         total = sum(map(size_on_disk, kept))
-        while kept and total + size > self.limit:
+        most = min(self.limit, self._room(total))
+        while size <= most and total + size > most:
             total -= size_on_disk(kept[0])
             kept.pop(0).unlink(missing_ok=True)
-        return total + size <= min(self.limit, self._room(total))
+        return size <= most
 
     def bound(self) -> str:
         """Return how many bytes all files may have now, and what bounds them, for people."""
