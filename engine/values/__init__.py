@@ -11,6 +11,8 @@ MAX_DEPTH = 15
 """Most tokens that a round drafts."""
 MAX_ROWS = MAX_DEPTH + 1
 """Rows of a verification with the pending token; a row's bits do not depend on their number."""
+MAX_STEP_ROWS = 4 * MAX_ROWS
+"""Rows of one step of the compiled kernels, as in rows.h."""
 RECENT_ROWS = 2 * MAX_ROWS
 """Rows whose inputs a recurrent layer keeps, to replay them after a rejection."""
 MAX_TOP_LOGPROBS = 20

@@ -33,6 +33,7 @@ from engine.models.tensor_shapes import Names
 from engine.models.trimmed_vocabulary import TrimmedVocabulary
 from engine.models.weight_loading import WeightSource, load_layer, load_per_layer, read_norm
 from engine.noise import Draws
+from engine.values import MAX_STEP_ROWS
 
 __all__ = ["Library", "NativeDecoder", "takes_file_dtype"]
 
@@ -151,7 +152,7 @@ class NativeDecoder:
         self._pointer = library.new_decoder(ctypes.byref(shape), library.pool)
         if not self._pointer:
             raise MemoryError("no memory for the buffers of a step")
-        weakref.finalize(self, library.free_decoder, self._pointer)
+        weakref.finalize(self, library.free_decoder, self._pointer).atexit = False
 
     @property
     def info(self) -> ModelInfo:
@@ -233,10 +234,10 @@ class NativeDecoder:
 
     @property
     def batch_rows(self) -> int:
-        return native.MAX_STEP_ROWS
+        return MAX_STEP_ROWS
 
     def forward_batch(self, entries: Sequence[Entry]) -> list[Tensor]:
-        assert sum(len(entry.tokens) for entry in entries) <= native.MAX_STEP_ROWS
+        assert sum(len(entry.tokens) for entry in entries) <= MAX_STEP_ROWS
         # Rows with logits come last.
         order = sorted(range(len(entries)), key=lambda index: not entries[index].final)
         ordered = [entries[index] for index in order]

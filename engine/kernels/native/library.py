@@ -30,8 +30,6 @@ from engine.machine.threads import default as default_threads
 from engine.values import MAX_ROWS
 
 ROWS = MAX_ROWS
-MAX_STEP_ROWS = 4 * ROWS
-"""Rows of one step, as in rows.h."""
 LANES = 16
 """Numbers of a vector, as in vector.h."""
 
@@ -202,7 +200,8 @@ class Matrix:
         if not pointer:
             raise MemoryError("no memory for a weight")
         self.pointer = pointer
-        weakref.finalize(self, library.free_matrix, pointer)
+        # Not at the process's end, where threads still save it or compute with it.
+        weakref.finalize(self, library.free_matrix, pointer).atexit = False
         self._alive = None if mapped is None else cache
         if mapped is None:
             self._fill(kinds, parts)

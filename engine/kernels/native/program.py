@@ -21,6 +21,7 @@ from engine.kernels.native.library import LANES, Library, Matrix
 from engine.kernels.native.structures import Op
 from engine.kernels.operands import Candidates, Groups, Number, Rows, Tokens
 from engine.kernels.torch.linear import Biased, Linear
+from engine.values import MAX_STEP_ROWS
 
 Probabilities = c.Array[c.c_float]
 
@@ -268,7 +269,7 @@ class ProgramTracer:
 
     def mixture(self, experts: structures.Experts, x: Tensor, *alive: object) -> Tensor:
         """Return the mixture of normed ``x (rows, hidden)``. ``alive``: what ``experts`` points to."""
-        assert x.is_contiguous() and len(x) <= native.MAX_STEP_ROWS
+        assert x.is_contiguous() and len(x) <= MAX_STEP_ROWS
         op, result = Op(code=Code.EXPERTS, experts=c.addressof(experts)), self._like(x)
         self._record(op, self._count(x), x=x, to=result, alive=(experts, *alive))
         return result
@@ -416,7 +417,7 @@ class Program:
         self._pointer = library.new_program(ops, len(tracer), library.pool)
         if not self._pointer:
             raise MemoryError("no memory for the buffers of a head")
-        weakref.finalize(self, library.free_program, self._pointer)
+        weakref.finalize(self, library.free_program, self._pointer).atexit = False
 
     def run(self, first: int, end: int) -> None:
         """Run operations ``first`` .. ``end - 1``, counted in the order in which they were traced."""

@@ -135,6 +135,20 @@ assert weights.mapped is not None
     assert (done.stdout, done.stderr) == ("True\n", "")
 
 
+def test_matrices_live_until_the_process_ends(library: Library) -> None:
+    """Threads still save them, or compute with them, while Python ends: that read freed memory."""
+    code = """
+import atexit, pathlib, sys
+atexit.register(lambda: print(bool((matrix.rows(range(2048)) == 1).all())))
+import torch
+from engine.kernels.native.library import Kind, Library, Matrix
+matrix = Matrix(Library(pathlib.Path(sys.argv[1])), Kind.FP32, torch.ones(2048, 256))
+"""
+    command = [sys.executable, "-c", code, str(library.path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    assert done.stdout == "True\n"
+
+
 def damaged(content: bytes, how: str) -> bytes:
     match how:
         case "truncated":
@@ -312,7 +326,9 @@ def test_files_stay_within_the_limit_and_leave_the_disk_room(model: Model) -> No
     assert file not in two.files  # the least recently used one
     full = replace(model, cache=replace(model.cache, spared=1 << 60))
     full.load(full.entry(Path("d")))
-    assert len(full.files) == 2
+    small = replace(model, cache=replace(model.cache, limit=size // 2))
+    small.load(small.entry(Path("e")))
+    assert len(full.files) == 2, "what can never be stored takes nobody's place"
 
 
 def test_what_bounds_the_files_is_told(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -328,7 +344,9 @@ def test_what_bounds_the_files_is_told(model: Model, monkeypatch: pytest.MonkeyP
     assert tight.bound() == (
         f"at most {format_bytes(10**6 + used)} now, since 5.0 GB of the disk stay free"
     )
-    assert tight.make_room(10**6) and not tight.make_room(10**6 + 1)
+    assert not tight.make_room(10**6 + used + 1)
+    assert tight.make_room(10**6) and model.files == [file]
+    assert tight.make_room(10**6 + 1) and model.files == [], "old files make room on a full disk"
     none = replace(tight, spared=free + 2 * used)
     assert none.bound().startswith("at most 0 B now") and not none.make_room(1)
 
