@@ -145,6 +145,13 @@ def layer_shapes(architecture: Architecture, spec: LayerSpec) -> dict[str, tuple
     return shapes
 
 
+def widest_rows(architecture: Architecture) -> int:
+    """Return the most numbers of a row that a linear layer takes."""
+    specs = set(architecture.layers)
+    shapes = (shape for spec in specs for shape in layer_shapes(architecture, spec).values())
+    return max(shape[1] for shape in shapes if len(shape) == 2)
+
+
 def norm_names(a: Architecture) -> tuple[str | None, ...]:
     """Return the weights of the norms before and after the mixer, then of those of the feed-forward."""
     first, second = "input_layernorm.weight", "post_attention_layernorm.weight"

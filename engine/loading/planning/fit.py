@@ -1,6 +1,6 @@
 """Whether models fit into memory, and with how much context, by their sizes alone.
 
-Counts weights and KV caches of target and draft, and on a GPU what kernels and graphs work in. Never
+Counts weights and KV caches of target and draft, and what threads, kernels and graphs work in. Never
 imports torch: the caller passes a GPU's free bytes (engine/machine/device_memory.py).
 """
 
@@ -13,6 +13,7 @@ from types import MappingProxyType
 from engine.backends.cuda import PASS_GRAPHS, RUNNERS, kept_graphs
 from engine.loading.planning.model_size import ModelSize
 from engine.machine import memory
+from engine.machine.threads import default as default_threads
 from engine.values import MAX_ROWS
 from engine.values.memory import largest
 from engine.values.units import format_bytes
@@ -101,6 +102,7 @@ def fit(
     instead: Mapping[str, Sequence[ModelSize]] = MappingProxyType({}),
     gpu: bool = False,
     host_free: int | None = None,
+    threads: int | None = None,
 ) -> MemoryFit:
     """Return whether a target and what drafts for it fit in ``free`` bytes with ``context`` tokens.
 
@@ -108,10 +110,12 @@ def fit(
     would need. ``context`` None is ``DEFAULT_CONTEXT``; more than the target's own counts as that.
     ``free`` None is the machine's free memory. ``gpu``: they will be on a GPU, whose memory ``free`` is.
     ``overhead`` None is the default of the device. ``host_free`` is ``free`` for models ``on_host``.
+    ``threads`` compute on the CPU; None is the default.
     """
     models = [model for model in (target, *drafting) if not model.on_host]
     asked = context_limit(target.context, context)
-    host = _host_fit([each for each in drafting if each.on_host], target, asked, host_free)
+    on_host = [each for each in drafting if each.on_host]
+    host = _host_fit(on_host, target, asked, host_free, threads)
     room = memory.free_bytes() if free is None else free
     parts = tuple(
         ModelMemory(
@@ -125,18 +129,26 @@ def fit(
     )
     weights = sum(part.weights for part in parts if not part.on_host)
     kv = sum(part.kv for part in parts if not part.on_host)
-    fixed = _fixed(models, gpu) if overhead is None else overhead
+    fixed = _fixed(models, gpu, threads) if overhead is None else overhead
     work = fixed + _attention(models, asked, gpu)
     needed = weights + kv + work
     longest = _largest_context(models, target.context, room - weights - fixed, gpu)
     others = {
         kind: fit(
-            *models_of, context=context, free=room, overhead=overhead, gpu=gpu, host_free=host_free
+            *models_of,
+            context=context,
+            free=room,
+            overhead=overhead,
+            gpu=gpu,
+            host_free=host_free,
+            threads=threads,
         )
         for kind, models_of in instead.items()
         if sum(model.weight_bytes() for model in models_of if not model.on_host) < weights
     }
-    alone = target.weight_bytes() + (_fixed([target], gpu) if overhead is None else overhead)
+    alone = target.weight_bytes() + (
+        _fixed([target], gpu, threads) if overhead is None else overhead
+    )
     draftless = len(models) > 1 and alone < room
     sentence = _sentence(models, asked, needed, room, longest, others, gpu, draftless)
     return MemoryFit(
@@ -157,13 +169,18 @@ def fit(
 
 
 def _host_fit(
-    models: Sequence[ModelSize], target: ModelSize, context: int, free: int | None
+    models: Sequence[ModelSize],
+    target: ModelSize,
+    context: int,
+    free: int | None,
+    threads: int | None,
 ) -> MemoryFit | None:
     """Return the memory of models on the host, None without. The first has the target's context."""
     if not models:
         return None
     first, *others = (replace(each, on_host=False) for each in models)
-    return fit(replace(first, context=target.context), *others, context=context, free=free)
+    first = replace(first, context=target.context)
+    return fit(first, *others, context=context, free=free, threads=threads)
 
 
 def context_limit(own: int, asked: int | None) -> int:
@@ -171,10 +188,12 @@ def context_limit(own: int, asked: int | None) -> int:
     return min(own, asked or DEFAULT_CONTEXT)
 
 
-def _fixed(models: Sequence[ModelSize], gpu: bool) -> int:
+def _fixed(models: Sequence[ModelSize], gpu: bool, threads: int | None) -> int:
     """Return the bytes that depend on neither weights nor context."""
     if not gpu:
-        return OVERHEAD + TOKEN_BYTES * sum(model.vocabulary for model in models)
+        count = default_threads() if threads is None else threads
+        scratch = sum(model.scratch_bytes(count) for model in models)
+        return OVERHEAD + TOKEN_BYTES * sum(model.vocabulary for model in models) + scratch
     return GPU_OVERHEAD + _rounds(models)
 
 
@@ -203,7 +222,7 @@ def _graphs(passes: int) -> int:
 
 
 def _attention(models: Sequence[ModelSize], context: int, gpu: bool) -> int:
-    return sum(model.attention_bytes(context) for model in models) if gpu else 0
+    return sum(model.attention_bytes(context, gpu) for model in models)
 
 
 def _largest_context(models: Sequence[ModelSize], limit: int, room: int, gpu: bool) -> int:

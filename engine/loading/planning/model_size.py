@@ -10,7 +10,8 @@ from engine.loading.specs import ModelSpec
 from engine.models.architecture import Recurrent
 from engine.models.checkpoints.checkpoint import Checkpoint
 from engine.models.families import described
-from engine.values import CHECKPOINT_MB, MAX_DEPTH, MAX_ROWS
+from engine.models.tensor_shapes import widest_rows
+from engine.values import CHECKPOINT_MB, MAX_DEPTH, MAX_ROWS, MAX_STEP_ROWS
 from engine.values.memory import WIDTHS, kv_numbers
 
 FP8_SCALE = 4
@@ -31,11 +32,13 @@ class ModelSize:
     ``weights`` and ``cache`` are the formats of both, keys of ``WIDTHS``. ``block_bytes``: of all weights
     in a GGUF file, where they are kept in the blocks that it has or would have, else 0.
     ``recurrent_bytes`` are those of a sequence's recurrent states, ``saved_bytes`` what saved ones may
-    take. ``heads`` count on a GPU only; they and ``vocabulary`` are 0 where they are not known.
+    take. ``heads`` and ``vocabulary`` are 0 where they are not known.
     ``kv_sizes``: kv_heads and head_dim of each slot of the cache; without them all ``layers`` have one
     like the model. ``on_host``: it is in main memory though the target is on a GPU. ``partial``: other
     layers of it are, so its rounds are no graphs. ``steps``: the most tokens that it drafts in a round.
-    ``unrounded``: how many weights stay in bf16 while the others are in ``weights``.
+    ``unrounded``: how many weights stay in bf16 while the others are in ``weights``. ``hidden`` and
+    ``widest``: numbers of a row of the residual stream, and of the widest one that a linear layer takes;
+    0 where they are not known.
     """
 
     name: str
@@ -58,6 +61,8 @@ class ModelSize:
     partial: bool = False
     steps: int = MAX_DEPTH
     unrounded: int = 0
+    hidden: int = 0
+    widest: int = 0
 
     @classmethod
     def of(
@@ -93,6 +98,8 @@ class ModelSize:
             recurrent_bytes=states,
             saved_bytes=checkpoint_mb << 20 if states else 0,
             kv_sizes=() if known is None else tuple(known.kv_sizes),
+            hidden=source.hidden,
+            widest=0 if known is None else widest_rows(known),
         )
 
     @classmethod
@@ -138,15 +145,21 @@ class ModelSize:
         cache = min(context, self.context) * self.kv_bytes_per_token()
         return cache + self.recurrent_bytes + self.saved_bytes
 
-    def attention_bytes(self, context: int) -> int:
-        """Return what a GPU's attention takes beside the cache: between its two launches, and the cosines
-        and sines of all positions. Layers of one size share them."""
+    def scratch_bytes(self, threads: int) -> int:
+        """Return the bytes of each thread's buffers in the compiled step (``Scratch`` of decoder.h): the
+        residual stream, its norm, an expert's rows, and a layer's rows, which are floats at most."""
+        return threads * MAX_STEP_ROWS * 4 * (3 * self.hidden + self.widest)
+
+    def attention_bytes(self, context: int, gpu: bool) -> int:
+        """Return what attention takes beside the cache: the cosines and sines of all positions, which
+        layers of one size share, and on a GPU what is between its two launches."""
         if not self.heads:  # of a head or a tower, which may attend to nothing
             return 0
         positions, total = min(context, self.context), 0
         for kv_heads, head_dim in {*self.kv_sizes} or {(self.kv_heads, self.head_dim)}:
-            parts = min(-(-positions // KV_SPLIT), kv_parts(kv_heads))
-            total += STREAMED_ROWS * self.heads * parts * 4 * (head_dim + 2)
+            if gpu:
+                parts = min(-(-positions // KV_SPLIT), kv_parts(kv_heads))
+                total += STREAMED_ROWS * self.heads * parts * 4 * (head_dim + 2)
             total += positions * 4 * head_dim
         return total
 

@@ -84,6 +84,7 @@ class PairSizes:
             },
             gpu=self.device.torch_device.type == "cuda",
             host_free=host_free,
+            threads=self.device.threads,
         )
 
     def context(
@@ -96,7 +97,10 @@ class PairSizes:
     ) -> int:
         """Return the most tokens of context that ``fit`` finds."""
         models, gpu = self.models(quantization, cached), self.device.torch_device.type == "cuda"
-        return fit.fit(*models, context=limit, free=free, gpu=gpu, host_free=host_free).context
+        return fit.fit(
+            *models, context=limit, free=free, gpu=gpu, host_free=host_free,
+            threads=self.device.threads,
+        ).context  # fmt: skip
 
     def footprint(self, quantization: str, cached: str, context: int) -> dict[str, int]:
         """Return the bytes of weights and caches with ``context`` tokens, by ``target``, ``draft`` and

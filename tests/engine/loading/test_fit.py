@@ -220,10 +220,30 @@ def test_on_a_gpu_attention_counts_for_each_size_of_heads(tmp_path: Path) -> Non
     size = ModelSize.of(inspect(tmp_path))
     each = [replace(size, kv_sizes=(one,)) for one in set(size.kv_sizes)]
     assert len(each) == 2
-    assert size.attention_bytes(512) == sum(one.attention_bytes(512) for one in each)
+    assert size.attention_bytes(512, True) == sum(one.attention_bytes(512, True) for one in each)
 
 
 HELD = replace(BIG, heads=8, vocabulary=5_000)
+
+
+def test_on_a_cpu_threads_and_positions_count() -> None:
+    """They were left out: 1.3 GB of a 70B on 64 threads, and 200 MB of a small pair at 262,144 tokens."""
+    size = replace(HELD, hidden=100, widest=300, context=10**6)
+    one, more = (fit(size, context=10, free=0, threads=count).work for count in (1, 64))
+    assert more - one == 63 * 64 * 4 * (3 * 100 + 300)
+    short, long = (fit(size, context=count, free=0).work for count in (10, 1000))
+    assert long - short == 990 * 4 * 64
+
+
+@pytest.mark.parametrize("name", ["qwen3.5", "gemma4", "granite, hybrid", "gpt-oss"])
+def test_the_widest_rows_are_those_that_the_layers_matrices_take(name: str, tmp_path: Path) -> None:
+    write_family(tmp_path, name)
+    found = inspect(tmp_path)
+    shapes = {name: each.shape for name, each in found.tensors.items() if ".layers." in name}
+    assert ModelSize.of(found).hidden == found.hidden
+    assert ModelSize.of(found).widest == max(
+        shape[1] for shape in shapes.values() if len(shape) == 2
+    )
 
 
 def test_on_a_gpu_graphs_attention_and_sampling_count() -> None:
@@ -248,7 +268,7 @@ def test_on_a_gpu_rounds_count_for_whatever_drafts_in_them() -> None:
     alone, row = fit(HELD, context=512, free=10**10, gpu=True).work, 5_000 * 4 * 20
     draft = replace(SMALL, heads=2)
     more = 3 * 8 + (3 + 2) * (1 + 2 + 3 + 4 + 5 + 7 + 10 + 15)  # passes of the target, and its own
-    assert work(draft) - draft.attention_bytes(512) == more * GPU_PASS_BYTES + row
+    assert work(draft) - draft.attention_bytes(512, True) == more * GPU_PASS_BYTES + row
     medusa = ModelSize.of_head("medusa", 1000, 0, (0, 0), 512, "bf16", steps=3)
     drafted = 3 * 3 * GPU_PASS_BYTES + (3 + 2) * (1 + 2 + 3) * GPU_HEAD_BYTES + row
     assert work(medusa) == drafted

@@ -21,7 +21,7 @@ from engine.loading.planning.choices import (
     quantization_note,
     quantizations,
 )
-from engine.loading.planning.fit import BLOCKS_WIDTH, OVERHEAD, TOKEN_BYTES
+from engine.loading.planning.fit import BLOCKS_WIDTH, fit
 from engine.loading.planning.model_plan import plan_model
 from engine.loading.planning.sizes import PairSizes
 from engine.local.engine import LocalEngine
@@ -151,9 +151,7 @@ def test_auto_takes_fewer_bits_where_more_do_not_fit_and_says_so(
 ) -> None:
     """The most that fit; what is asked for by name is refused as before."""
     (size,) = sizes_of(found).models(held, "auto")
-    cache = size.kv_bytes_per_token() * found.context
-    work = OVERHEAD + TOKEN_BYTES * found.vocabulary
-    free = work + size.weight_bytes() + cache
+    free = fit(size, context=found.context, free=0, threads=1).needed
     monkeypatch.setattr("engine.machine.memory.free_bytes", lambda: free)
     with closing(LocalEngine()) as engine:
         loaded = engine.load(request_for(folder))

@@ -78,7 +78,7 @@ EXPORTED void foretoken_multiply(const Matrix* matrix, Pool* pool, const float* 
     pool->run(
         [](void* data, int thread, Pool& pool) {
             const Task& task = *static_cast<Task*>(data);
-            Arranged arranged(task.matrix.inputs);
+            Arranged arranged;
             const Arranged& rows = arranged.arrange(task.matrix.kinds, task.from, task.rows, task.matrix.inputs);
             const int before = task.first / LANES;
             const Range part = share((task.outputs + LANES - 1) / LANES, thread, pool.count());

@@ -49,18 +49,21 @@ inline float absmax(const float* from, int count) {
     return largest(high);
 }
 
-// Buffers for a tile, and how its rows are arranged there.
+// Make room for so many numbers, whose old ones are not needed.
+template <class T>
+void make_room(std::vector<T>& buffer, size_t numbers) {
+    if (buffer.size() < numbers) buffer = std::vector<T>(numbers);
+}
+
+// Buffers for a tile, and how its rows are arranged there. Each is made when it is first needed, since most models need one or two.
 class ArrangedTile {
 public:
-    explicit ArrangedTile(int widest)
-        : values_(size_t(ROWS) * rounded_up(widest, LANES)), words_(values_.size() / 2), scales_(ROWS), blocks_{Blocks(values_.size()), Blocks(values_.size())} {}
-
     // Arrange `count` rows of `width` numbers for each of `parts`; write the views to `to[part * MAX_TILES]`.
     void arrange(const std::vector<Kind>& parts, const float* from, int count, int width, Rows* to) {
         bool done[2] = {};
         for (size_t part = 0; part < parts.size(); ++part, to += MAX_TILES) {
             const Kind kind = parts[part];
-            *to = {count, values_.data(), words_.data(), scales_.data(), nullptr, nullptr, nullptr};
+            *to = {.count = count};
             if (is_blocks(kind)) {
                 const Format& format = format_of(kind);
                 const bool large = format.row_block() == UNIT;
@@ -70,19 +73,23 @@ public:
                 to->codes = blocks.codes.data();
                 to->steps = blocks.steps.data();
                 to->sums = blocks.group_sums(format, count * width / LANES, sums_[part]);
-            } else if (part > 0 && parts[part - 1] == kind) continue;
-            else if (kind == Kind::INT8) quantise(from, count, width);
-            else if (kind == Kind::PAIRS) round(from, count, width);
-            else copy(from, count, width);
+                continue;
+            }
+            if (part == 0 || parts[part - 1] != kind) {
+                if (kind == Kind::INT8) quantise(from, count, width);
+                else if (kind == Kind::PAIRS) round(from, count, width);
+                else copy(from, count, width);
+            }
+            to->values = values_.data(), to->words = words_.data(), to->scales = scales_;
         }
     }
 
 private:
     // Rows rounded to bytes, each block by its largest absolute value.
     struct Blocks {
-        explicit Blocks(size_t numbers) : codes(numbers), steps(numbers / 32), sums(numbers / LANES) {}
-
         void quantise(const float* from, int count, int width, int block) {
+            const size_t room = size_t(ROWS) * width;
+            make_room(codes, room), make_room(steps, room / block), make_room(sums, room / LANES);
             for (int r = 0; r < count; ++r, from += width)
                 for (int b = 0; b < width / block; ++b) {
                     const float* numbers = from + size_t(b) * block;
@@ -103,7 +110,7 @@ private:
         // else the correction for the centre.
         const int32_t* group_sums(const Format& format, int count, std::vector<int32_t>& to) const {
             const int together = format.group / LANES;
-            if (to.size() < sums.size()) to.resize(sums.size());  // once
+            make_room(to, sums.size());
             const int groups = count / together;
             const auto sum = [&](int group) { return together == 2 ? sums[2 * group] + sums[2 * group + 1] : sums[group]; };
             if (format.paired())
@@ -123,6 +130,7 @@ private:
     };
 
     void copy(const float* from, int count, int width) {
+        make_room(values_, size_t(ROWS) * rounded_up(width, LANES));
         const int whole = width / LANES * LANES;
         for (int r = 0; r < count; ++r, from += width) {
             float* to = values_.data() + size_t(r) * LANES;
@@ -132,6 +140,7 @@ private:
     }
 
     void round(const float* from, int count, int width) {
+        make_room(words_, size_t(ROWS) * width / 2);
         for (int r = 0; r < count; ++r, from += width)
             for (int k = 0; k < width; k += LANES) {
                 const Halves halves = narrow(load(from + k));
@@ -141,6 +150,7 @@ private:
 
     // Round each row by its largest absolute value, to bytes around 128; see int8.py.
     void quantise(const float* from, int count, int width) {
+        make_room(words_, size_t(ROWS) * width / QUAD);
         for (int r = 0; r < count; ++r, from += width) {
             const float scale = 1e-30f + absmax(from, width) * (1.0f / 127);
             scales_[r] = scale;
@@ -155,7 +165,7 @@ private:
 
     std::vector<float> values_;
     std::vector<int32_t> words_;
-    std::vector<float> scales_;
+    float scales_[ROWS];
     Blocks blocks_[2];  // of 32 numbers, and of 256
     std::vector<int32_t> sums_[MAX_PARTS];
 };
@@ -163,15 +173,13 @@ private:
 // The rows of a call in tiles, as each part of a matrix reads them.
 class Arranged {
 public:
-    explicit Arranged(int widest) : widest_(widest) {}
-
     // Arrange up to MAX_STEP_ROWS rows of `width` numbers: a multiple of sixteen for INT8 and PAIRS, whole blocks for blocks. Parts
     // that are not in blocks must take rows in the same form. Valid until the next call. A tile's buffers are made when one is
     // first needed: most calls have a single tile.
     const Arranged& arrange(const std::vector<Kind>& parts, const float* from, int count, int width) {
         tiles_ = (count + ROWS - 1) / ROWS;
         for (int tile = 0, done = 0; tile < tiles_; ++tile, done += ROWS) {
-            if (!buffers_[tile]) buffers_[tile] = std::make_unique<ArrangedTile>(widest_);
+            if (!buffers_[tile]) buffers_[tile] = std::make_unique<ArrangedTile>();
             buffers_[tile]->arrange(parts, from + size_t(done) * width, std::min(ROWS, count - done), width, rows_[0] + tile);
         }
         return *this;
@@ -180,7 +188,6 @@ public:
     std::span<const Rows> tiles(int part) const { return {rows_[part], size_t(tiles_)}; }
 
 private:
-    const int widest_;
     int tiles_ = 0;
     std::unique_ptr<ArrangedTile> buffers_[MAX_TILES];
     Rows rows_[MAX_PARTS][MAX_TILES];

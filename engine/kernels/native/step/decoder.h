@@ -41,10 +41,9 @@ __attribute__((always_inline)) inline void norm_and_rope(const float* from, cons
 
 // Buffers of one thread.
 struct Scratch {
-    Scratch(const Shape& shape, int widest, int head_dim, const DeltaRow& delta)
+    Scratch(const Shape& shape, int head_dim, const DeltaRow& delta)
         : x(size_t(MAX_STEP_ROWS) * shape.hidden),
           normed(size_t(MAX_STEP_ROWS) * shape.hidden),
-          arranged(widest),
           head(size_t(QUERY_TILE) * head_dim),
           turned(head_dim),
           gates(GATES),
@@ -63,18 +62,11 @@ struct Scratch {
 class Decoder {
 public:
     Decoder(const Shape& shape, Pool& pool) : shape_(shape), pool_(pool), mixture_(shape.hidden, shape.epsilon, pool) {
-        int qkv = 0, attended = 0, head_dim = 0, intermediate = shape.own_width, keys = 0, values = 0;  // the widest layer's
-        int active = shape.own_width;
+        int qkv = 0, attended = 0, head_dim = 0, active = shape.own_width, keys = 0, values = 0;  // the widest layer's
         for (int index = 0; index < shape.count; ++index) {
             const Layer& layer = shape.layers[index];
-            if (layer.feed_forward == FeedForward::EXPERTS) {
-                const Experts& mixture = layer.experts;
-                intermediate = std::max({intermediate, mixture.intermediate, mixture.shared.intermediate});
-                mixture_.reserve(mixture);
-            } else {
-                intermediate = std::max(intermediate, layer.mlp.intermediate);
-                active = std::max(active, layer.mlp.intermediate);
-            }
+            if (layer.feed_forward == FeedForward::EXPERTS) mixture_.reserve(layer.experts);
+            else active = std::max(active, layer.mlp.intermediate);
             if (layer.mixer == Mixer::GATED_DELTA) {
                 const GatedDelta& delta = layer.delta;
                 qkv = std::max(qkv, delta.inputs_width());
@@ -95,9 +87,8 @@ public:
                 head_dim = std::max(head_dim, layer.attention.head_dim);
             }
         }
-        const int widest = std::max({shape.hidden, attended, intermediate});
         for (int thread = 0; thread < pool.count(); ++thread)
-            scratch_.push_back(std::make_unique<Scratch>(shape, widest, head_dim, DeltaRow(keys, values)));
+            scratch_.push_back(std::make_unique<Scratch>(shape, head_dim, DeltaRow(keys, values)));
         qkv_.resize(size_t(MAX_STEP_ROWS) * qkv);
         attended_.resize(size_t(MAX_STEP_ROWS) * attended);
         update_.resize(size_t(MAX_STEP_ROWS) * shape.hidden);

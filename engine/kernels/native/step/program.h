@@ -100,19 +100,17 @@ struct Op {
 class Program {
 public:
     Program(const Op* ops, int count, Pool& pool) : ops_(ops, ops + count), pool_(pool) {
-        int widest = LANES, head = LANES;
+        int head = LANES;
         for (const Op& op : ops_) {
-            if (op.matrix) widest = std::max(widest, op.matrix->inputs);
             if (op.heads) head = std::max(head, op.width);
             if (op.code == Code::GROUPS) best_.resize(std::max(best_.size(), size_t(op.choice)));
             if (op.code == Code::RANK) best_.resize(std::max(best_.size(), size_t(op.window))), head = std::max(head, op.width);
             if (!op.experts) continue;
-            widest = std::max({widest, op.width, op.experts->intermediate, op.experts->shared.intermediate});
             if (!mixture_) mixture_ = std::make_unique<Mixture>(op.width, op.epsilon, pool);
             mixture_->reserve(*op.experts);
         }
         for (int thread = 0; thread < pool.count(); ++thread)
-            scratch_.push_back(std::make_unique<Scratch>(widest, size_t(REGISTER_QUERIES) * head));
+            scratch_.push_back(std::make_unique<Scratch>(size_t(REGISTER_QUERIES) * head));
     }
 
     // Run operations first .. end - 1, or as far as the token that ends the run.
@@ -124,7 +122,7 @@ public:
 private:
     // Buffers of one thread.
     struct Scratch {
-        Scratch(int widest, size_t head) : arranged(widest), head(head) {}
+        explicit Scratch(size_t head) : head(head) {}
         Arranged arranged;
         std::vector<float> head;
     };
