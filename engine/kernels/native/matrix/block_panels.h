@@ -9,6 +9,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "blocks.h"
 #include "direct.h"
@@ -119,9 +120,17 @@ public:
         if (from == kind) return copy(rows, scales, row, count, panel);
         if (!is_blocks(from))
             return round(panel, [&](int unit, Floats* to) { gather(static_cast<const float*>(rows) + size_t(row) * inputs, count, unit, to); });
-        BlockPanels wide(from, LANES, inputs);
-        wide.copy(rows, scales, row, count, 0);
-        round(panel, [&](int unit, Floats* to) { wide.dequantise(0, unit, to); });
+        const Format& format = format_of(from);
+        const size_t size = row_bytes(format);
+        const auto* blocks = static_cast<const uint8_t*>(rows) + row * size;
+        std::optional<BlockPanels> wide;  // of a unit: what a whole panel takes of a slab would not come back
+        round(panel, [&](int unit, Floats* to) {
+            if (!wide || wide->inputs != inputs_of(unit)) wide.emplace(from, LANES, inputs_of(unit));
+            wide->transpose(blocks, size, count, 0);
+            wide->set_scales(scales, row, count, 0);
+            wide->dequantise(0, 0, to);
+            blocks += size_t(wide->inputs / format.inputs) * format.bytes;
+        });
     }
 
     void row(int n, float* to) const override {
@@ -163,10 +172,16 @@ public:
 
 private:
     void copy(const void* rows, const void* scales, int row, int count, int panel) {
-        const size_t size = size_t(inputs / format_.inputs) * format_.bytes;
+        const size_t size = row_bytes(format_);
         transpose(static_cast<const uint8_t*>(rows) + row * size, size, count, panel);
+        set_scales(scales, row, count, panel);
+    }
+
+    void set_scales(const void* scales, int row, int count, int panel) {
         if (scales) std::memcpy(scales_.as<float>() + panel * LANES, static_cast<const float*>(scales) + row, count * sizeof(float));
     }
+
+    size_t row_bytes(const Format& format) const { return size_t(inputs / format.inputs) * format.bytes; }
 
     // Round the floats of sixteen outputs that `read(unit, to)` writes.
     template <class Read>
