@@ -61,7 +61,9 @@ class Secret:
         text = text.strip()
         if not text or not text.isascii() or any(map(str.isspace, text)):
             raise self.malformed
-        if _with_keyring(lambda ring: ring.set_password(SERVICE, self.account, text) or True):
+        _with_keyring(lambda ring: ring.set_password(SERVICE, self.account, text))
+        # Read back: where people turn the keyring off, it takes everything and keeps nothing.
+        if _with_keyring(lambda ring: ring.get_password(SERVICE, self.account)) == text:
             self.file.unlink(missing_ok=True)
             return SecretSource.KEYRING
         write_private(self.file, text)

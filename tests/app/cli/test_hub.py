@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from keyring.backends import fail, null
 
 from engine.loading import hub
 from engine.machine.secrets import HUB_TOKEN_FILE
@@ -78,9 +79,16 @@ def test_a_repository_is_looked_up_downloaded_listed_and_deleted(
     assert (tmp_path / "models" / "owner--tiny" / "model.safetensors").is_file()
 
 
+@pytest.mark.parametrize("backend", [fail.Keyring, null.Keyring])
 def test_the_token_is_read_from_standard_input_and_forgotten(
-    foretoken: Foretoken, server: HubServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    backend: type,
+    foretoken: Foretoken,
+    server: HubServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """Also where the keyring is turned off: it takes a token without a word, and keeps nothing."""
+    monkeypatch.setattr("keyring.core._keyring_backend", backend())
     monkeypatch.setattr("sys.stdin", io.StringIO("hf_mine\n"))
     kept = foretoken("models", "token")
     assert "no keyring" in kept.out and str(tmp_path / "token") in kept.out
