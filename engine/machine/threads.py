@@ -66,9 +66,10 @@ def largest() -> int:
 
 
 def default() -> int:
-    """Return ``OMP_NUM_THREADS`` if it is set, else the number of physical cores."""
+    """Return ``OMP_NUM_THREADS`` up to ``largest`` if it is set, else the number of physical cores."""
     stated = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
-    return int(stated) if stated.isdecimal() and int(stated) else physical_cores()
+    count = int(stated) if stated.isdecimal() else 0
+    return min(count, largest()) or physical_cores()
 
 
 def for_weights(size: int) -> int | None:

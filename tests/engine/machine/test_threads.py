@@ -111,12 +111,14 @@ def test_this_machine_has_a_core() -> None:
 
 
 @pytest.mark.parametrize(
-    ("stated", "count"), [("3", 3), ("2,4", 2), ("", 7), ("0", 7), ("many", 7)]
+    ("stated", "count"),
+    [("3", 3), ("2,4", 2), ("", 7), ("0", 7), ("many", 7), ("70000", 8)],
 )
 def test_the_usual_variable_is_heard(
     stated: str, count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(threads, "physical_cores", lambda: 7)
+    monkeypatch.setattr(threads, "_allowed", lambda: range(8))
     monkeypatch.setenv("OMP_NUM_THREADS", stated)
     assert threads.default() == count
 
