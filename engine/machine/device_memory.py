@@ -106,6 +106,8 @@ def within_memory(work: Callable[[], T], describe: Callable[[], str]) -> T:
 def zeros(shape: Sequence[int], dtype: torch.dtype, device: torch.device | None = None) -> Tensor:
     """Return ``torch.zeros``; on a CPU the system provides memory only for what is written or read.
 
+    Raises MemoryError, or torch's error, where there is none.
+
     Torch writes its zeros: the caches of a 1.5B model for 32,768 tokens took 1.9 GB before the first of
     them was there. Numpy asks for large pages, and a cache begins in as many places as it has layers and
     heads: 2 MB each, 416 MB for that model and its draft of 0.5B before any text was long.
@@ -117,7 +119,10 @@ def zeros(shape: Sequence[int], dtype: torch.dtype, device: torch.device | None 
     size = math.prod(shape) * torch.empty(0, dtype=dtype).element_size()
     if not size:
         return torch.zeros(*shape, dtype=dtype)
-    pages = mmap.mmap(-1, size, **_PRIVATE)
+    try:
+        pages = mmap.mmap(-1, size, **_PRIVATE)
+    except OSError as error:
+        raise MemoryError(f"no memory for {size:,} bytes") from error
     return torch.frombuffer(pages, dtype=torch.uint8).view(dtype).view(*shape)
 
 

@@ -27,6 +27,12 @@ def test_they_are_torchs_zeros(dtype: torch.dtype, shape: tuple[int, ...]) -> No
     assert made.float().sum() == torch.ones(shape)[..., :1].sum()
 
 
+def test_what_the_system_refuses_is_memory_that_ran_out() -> None:
+    """It was an OSError, which no load told from a broken file."""
+    with pytest.raises(MemoryError):
+        zeros((1 << 48,), torch.float32)
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="what is resident is asked of Linux")
 def test_memory_comes_with_the_first_write() -> None:
     before = resident()
