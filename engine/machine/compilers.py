@@ -161,11 +161,14 @@ def _install(target: Path) -> None:
 
 
 def _command(text: str) -> tuple[str, ...]:
-    """Return the command that $CXX names, perhaps with arguments; empty if there is none."""
+    """Return the command that $CXX names, perhaps with arguments; empty if it names none."""
     whole = shutil.which(text)
     if whole:
         return (whole,)
-    first, *others = shlex.split(text, posix=os.name == "posix")
+    try:
+        first, *others = shlex.split(text, posix=os.name == "posix")
+    except ValueError:  # a quotation mark is open
+        return ()
     program = shutil.which(first)
     return (program, *others) if program else ()
 

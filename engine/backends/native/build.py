@@ -20,6 +20,7 @@ from engine.errors import what_failed
 from engine.kernels import native
 from engine.machine import compilers
 from engine.machine.compilers import BuildError, Compiler, NoCompiler
+from engine.machine.processor import name as processor_name
 from engine.values import MAX_ROWS
 
 if TYPE_CHECKING:
@@ -190,7 +191,8 @@ def folder() -> Path:
 @functools.cache
 def _path(chosen: Compiler, processor: str, *sources: str) -> Path:
     """Return a path that names processor, source, compiler, flags and machine. Raises BuildError."""
-    parts = [file.read_bytes() for file in sorted(SOURCE.rglob("*.[ch]*")) if file.suffix != ".pyc"]
+    files = sorted(file for file in SOURCE.rglob("*") if file.suffix in (".cpp", ".h"))
+    parts = [file.read_bytes() for file in files]
     parts += [
         chosen.version(),
         " ".join((*FLAGS, processor, *sources)).encode(),
@@ -206,6 +208,6 @@ def _features() -> bytes:
     try:
         lines = Path("/proc/cpuinfo").read_bytes().splitlines()
     except OSError:
-        return platform.processor().encode()
+        return processor_name().encode()
     fields = (b"model name", b"flags", b"Features", b"CPU part")
     return b"\n".join(sorted({line for line in lines if line.startswith(fields)}))

@@ -11,7 +11,7 @@ import torch
 
 from engine.backends.native import build
 from engine.kernels.native.library import Kind, Library, LinearLibrary, Matrix
-from engine.machine import compilers
+from engine.machine import compilers, processor
 from engine.machine.compilers import BuildError, Compiler, NoCompiler
 from tests.support.compilers import VERSION, hide_compilers, write_program, write_wheel
 
@@ -41,8 +41,9 @@ def test_compilers_are_asked_in_one_order(
     expected += [(str(package / "zig"), "c++"), (str(fetched), "c++")]
     monkeypatch.setenv("CXX", f"{asked} -v")
     assert [compiler.command for compiler in compilers.found()] == expected
-    monkeypatch.setenv("CXX", "no-such-compiler")
-    assert [compiler.command for compiler in compilers.found()] == expected[1:]
+    for unknown in ("no-such-compiler", f"{asked} 'open"):
+        monkeypatch.setenv("CXX", unknown)
+        assert [compiler.command for compiler in compilers.found()] == expected[1:]
 
 
 def test_a_processor_is_named_as_each_compiler_does(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,6 +64,18 @@ def test_a_mac_that_only_offers_to_install_a_compiler_has_none(
     assert compilers.found() == ()
     write_program(programs / "xcode-select", "exit 0")
     assert Compiler(("/usr/bin/c++",)) in compilers.found()
+
+
+def test_two_macs_have_two_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python calls each processor of theirs "arm", and a home may move from one to an older one."""
+    monkeypatch.setattr(sys, "platform", "darwin")
+    monkeypatch.setattr(Path, "read_bytes", Path("/none").read_bytes)
+    monkeypatch.setattr(processor, "cpuinfo", lambda root: "")
+    features = []
+    for name in ("Apple M1", "Apple M4"):
+        monkeypatch.setattr(processor, "_sysctl", lambda _, name=name: name)
+        features.append(build._features())
+    assert features[0] != features[1]
 
 
 def test_where_one_compiler_refuses_the_next_is_asked(programs: Path) -> None:
