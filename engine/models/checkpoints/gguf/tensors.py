@@ -134,8 +134,9 @@ class _RowsInFile:
         return self.header.file.name, self.entry.start
 
     def __getitem__(self, rows: Tensor | slice) -> Tensor:
-        if isinstance(rows, Tensor):
-            return self[:][rows]
+        if isinstance(rows, Tensor):  # from the first to the last that is taken
+            first = int(rows.min())
+            return self[first : int(rows.max()) + 1][rows - first]
         outputs, size = self.shape
         first, end, _ = rows.indices(outputs)
         part = replace(

@@ -22,7 +22,8 @@ from engine.models.checkpoints.gguf.header import (
     read_gguf_header,
 )
 from engine.models.checkpoints.gguf.tensors import GgufTensors
-from engine.models.checkpoints.safetensors_header import read_header
+from engine.models.checkpoints.safetensors_header import TensorEntry, read_header
+from engine.models.checkpoints.stored_tensor import read_raw
 from engine.models.checkpoints.tensors import open_tensors
 from tests.support.checkpoints import write_pair, write_random
 from tests.support.families import LLAMA3, MODELS, write_family
@@ -142,7 +143,17 @@ def test_halves_come_as_they_are(folder: Path, tmp_path: Path, kind: str) -> Non
     assert torch.equal(GgufTensors(found, torch.float32, CPU).original(name), plain.to(dtype))
 
 
-def test_blocks_are_the_files_bytes_in_the_order_of_the_folders_rows(tmp_path: Path) -> None:
+def test_blocks_are_the_files_bytes_in_the_order_of_the_folders_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each byte is read once: all of a reordered matrix was read for each part of it."""
+    sizes = list[int]()
+
+    def counted(file: Path, entry: TensorEntry) -> torch.Tensor:
+        sizes.append(entry.nbytes)
+        return read_raw(file, entry)
+
+    monkeypatch.setattr("engine.models.checkpoints.gguf.tensors.read_raw", counted)
     write_random(tmp_path / "llama", **WHOLE_BLOCKS)
     file = write_gguf(tmp_path / "llama", tmp_path / "m.gguf", all_in("Q8_0"))
     plain, found = inspect(tmp_path / "llama"), inspect(file)
@@ -153,7 +164,10 @@ def test_blocks_are_the_files_bytes_in_the_order_of_the_folders_rows(tmp_path: P
         weight = blocks.weight(name)
         if isinstance(weight, Blocks):
             wanted = gguf.quants.quantize(floats(name).numpy(), gguf.GGMLQuantizationType.Q8_0)
-            assert np.array_equal(weight.data[:].numpy(), wanted), name
+            sizes.clear()
+            parts = [part.data[:] for part in weight.in_parts(WHOLE_BLOCKS["head_dim"])]
+            assert np.array_equal(torch.cat(parts).numpy(), wanted), name
+            assert sum(sizes) == weight.nbytes
         else:
             assert torch.equal(weight, floats(name)), name
 
