@@ -88,7 +88,7 @@ class Gpus:
 
 def parse_gpus(text: str) -> Gpus:
     """Parse ``8xH100`` or ``H100`` (one). Raises InvalidRequest, which lists the known kinds."""
-    match = re.fullmatch(r"(?:(\d+)\s*[x*])?\s*([A-Za-z][\w -]*)", text.strip())
+    match = re.fullmatch(r"(?:(\d{1,9})\s*[x*])?\s*([A-Za-z][\w -]*)", text.strip())
     if not match:
         raise refusal("gpus", "no-count", text=text)
     count, name = int(match[1] or 1), re.sub(r"[ _-]", "", match[2].upper())

@@ -7,6 +7,7 @@ import math
 import sys
 import tempfile
 from pathlib import Path
+from shutil import which
 from typing import TYPE_CHECKING
 
 from typer import Option
@@ -89,7 +90,8 @@ def real(
     load = LoadRequest.parse(
         pair, quantization=quantization, device="cpu", native=native, threads=threads
     )
-    options.no_use("all_settings", all_settings and not llama_cpp, without="--llama-cpp")
+    absent = not (llama_cpp or which(llama.SERVER))
+    options.no_use("all_settings", all_settings and absent, without="--llama-cpp")
     for deep in depth or ():
         Speculation(depth=deep)  # refused before anything is started
     if out is not None:

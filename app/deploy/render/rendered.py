@@ -85,8 +85,13 @@ def together(*started: str) -> list[str]:
 
 def script(*parts: str, says: Sequence[str] = ()) -> str:
     """Return a script that stops at the first error; ``says`` are its comments."""
-    head = ["#!/usr/bin/env bash", *(f"# {line}" for line in says), "set -euo pipefail"]
+    head = ["#!/usr/bin/env bash", *map(comment, says), "set -euo pipefail"]
     return "\n".join([*head, *parts]) + "\n"
+
+
+def comment(text: str) -> str:
+    """Return a comment in one line: what follows a line feed in a folder's name would be run."""
+    return f"# {' '.join(text.splitlines())}"
 
 
 class _Dumper(yaml.SafeDumper):
@@ -287,7 +292,9 @@ def around(plan: Plan) -> dict[str, str]:
     download = [f"hf download {quoted(name)}" for name in fetched]
     if needs_tiktoken(plan):
         download.append(parts["tiktoken"])
-    forget = [f"# rm -r {HUB_CACHE}/hub/models--{name.replace('/', '--')}" for name in fetched]
+    forget = [
+        comment(f"rm -r {HUB_CACHE}/hub/models--{name.replace('/', '--')}") for name in fetched
+    ]
     size = f"About {download_bytes(plan) / 1e9:,.0f} GB, into {HUB_CACHE}."
     if not download:
         size = f"Nothing to download: {' and '.join(names)} should be on this machine."

@@ -185,6 +185,7 @@ def test_every_engine_plans_its_methods_and_refuses_the_others(engine: str, meth
         ({"engine": "tgi"}, "one of"),
         ({"gpus": "8xP100"}, "H100"),
         ({"gpus": "8"}, "8xH100"),
+        ({"gpus": f"{'9' * 5000}xH100"}, "is not a number of GPUs"),
     ],
 )
 def test_bad_input_is_told_with_what_to_do(given_: dict, says: str) -> None:

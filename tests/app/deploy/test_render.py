@@ -322,6 +322,17 @@ def test_a_name_is_one_that_kubernetes_takes(id: str, name: str) -> None:
     assert container_name(replace(plan, target=replace(plan.target, id=id))) == name
 
 
+def test_a_name_does_not_leave_its_comment() -> None:
+    plan = planned("vllm", target="llama-3.1-8b", gpus="1xH100", users=8, context=1024)
+    odd = replace(plan, target=replace(plan.target, id="a\ntouch here"), draft="b\ntouch there")
+    scripts = render(odd).folder
+    assert "# a touch here on" in scripts["start.sh"]
+    assert "models--b touch there" in scripts["stop.sh"]
+    for name in ("start.sh", "docker.sh", "stop.sh"):
+        assert "\ntouch here" not in scripts[name]
+    assert "\ntouch there" not in scripts["stop.sh"]
+
+
 def test_names_are_quoted_for_the_shell() -> None:
     line = command([("serve", "it's; rm -rf"), ("--at", Shell('"$HOME"'))])
     assert shlex.split(line.replace("\\\n", " ")) == ["serve", "it's; rm -rf", "--at", "$HOME"]
