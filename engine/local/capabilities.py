@@ -22,17 +22,18 @@ def capabilities(
     parallel: int = 1,
     blind: str = NO_IMAGES,
     undraftable: str = "",
+    in_rounds: bool = False,
 ) -> Capabilities:
     """Return the capabilities of a target with these resources.
 
     ``calls``: its style of tool calls. ``template_tools``, ``thinking``, ``thinking_budget``: see
     ``Capabilities``. ``blind``: why it sees no images, else "".
-    ``undraftable``: see ``ModelInfo``.
+    ``undraftable``: see ``ModelInfo``. ``in_rounds``: whether it runs rounds on a GPU.
     """
     names = ("none",) if undraftable else proposers.available(resources.loaded)
     return Capabilities(
         proposers=tuple(proposer_info(name) for name in names),
-        preferred=names[0] if undraftable else proposers.preferred(names),
+        preferred=names[0] if undraftable else proposers.preferred(names, in_rounds=in_rounds),
         rules=tuple(AcceptanceRule),
         sampling=frozenset(each.name for each in fields(Sampling)),
         grammars=True,

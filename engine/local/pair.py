@@ -237,6 +237,7 @@ def _describe(
             parallel=session.parallel,
             blind=blind,
             undraftable=info.undraftable,
+            in_rounds=session.target.runs_rounds,
         ),
         notes=tuple(
             note for note in (*_notes(plan, codec, session, draft), info.undraftable) if note

@@ -371,7 +371,7 @@ class Session:
         """
         if not self.target.runs_rounds:
             return
-        name = proposers.preferred(proposers.available(self.resources.loaded))
+        name = proposers.preferred(proposers.available(self.resources.loaded), in_rounds=True)
         with gpu_errors(self.target.model):
             self.uncaptured = prepare_rounds(self._slots, name)
 

@@ -10,8 +10,8 @@ from engine.request import PLAIN, SERVER
 from engine.values.method_titles import method_title
 
 NO_DRAFT = "no draft"
-_WITHOUT_MODEL = (PLAIN, "ngram")
-"""Default proposers of a model beside which nothing is loaded that drafts."""
+_WITHOUT_MODEL = (PLAIN, "ngram", "suffix", "hybrid", "best")
+"""Proposers that need no model or head of their own name."""
 
 
 def deterministic(proposer: str) -> str:
@@ -88,10 +88,10 @@ def drafts_of(loaded: Any) -> str:
     """Name what drafts; "" if a server does not say."""
     if loaded.draft_name:
         return f"draft {loaded.draft_name}"
-    preferred = loaded.capabilities.preferred
-    if preferred == SERVER:
+    if loaded.capabilities.preferred == SERVER:
         return ""
-    return NO_DRAFT if preferred in _WITHOUT_MODEL else method_title(preferred)
+    name = next((name for name in loaded.capabilities.names if name not in _WITHOUT_MODEL), None)
+    return NO_DRAFT if name is None else method_title(name)
 
 
 def drafter(loaded: Any) -> str:

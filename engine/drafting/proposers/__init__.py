@@ -88,9 +88,19 @@ def available(loaded: Collection[str]) -> tuple[str, ...]:
     return tuple(name for name in names() if not _missing(name, loaded))
 
 
-def preferred(choices: Collection[str]) -> str:
-    """Return the default proposer: the draft model, a head, or else n-grams, which are free."""
-    return next((name for name in ("draft", *INSIDE, *kinds()) if name in choices), "ngram")
+def drafter(choices: Collection[str]) -> str | None:
+    """Return the proposer that drafts by a model of its own: the draft model, else a head, else None."""
+    return next((name for name in ("draft", *INSIDE, *kinds()) if name in choices), None)
+
+
+def preferred(choices: Collection[str], *, in_rounds: bool = False) -> str:
+    """Return the default proposer: ``best`` where a model or head drafts, else n-grams, which are free.
+
+    ``in_rounds``: the target runs rounds on a GPU. Then it is that model or head, which drafts within
+    them; ``best`` drafts on the host.
+    """
+    name = drafter(choices)
+    return "ngram" if name is None else name if in_rounds else "best"
 
 
 def entry_of(name: str) -> Entry:

@@ -151,7 +151,7 @@ class BestProposer:
         }
         self.suffix = SuffixProposer(options, resources)
         self.accuracy = RecallAccuracy()
-        self._preferred = proposers.preferred(self.members) if self.members else None
+        self._preferred = proposers.drafter(self.members)
         self._drafting: Proposer | None = None
         self._recalled: tuple[int, ...] = ()
         self._drafted: tuple[int, ...] = ()

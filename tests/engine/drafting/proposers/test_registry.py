@@ -67,10 +67,12 @@ def test_only_what_needs_nothing_more_is_offered(everything: Resources) -> None:
 
 
 def test_who_loads_something_that_drafts_wants_it_used() -> None:
-    assert proposers.preferred(("none", "draft", "ngram", *kinds())) == "draft"
-    for kind in kinds():
-        assert proposers.preferred(("none", "ngram", kind)) == kind
-    assert proposers.preferred(("none", "ngram", "suffix")) == "ngram"
+    """By whatever is fastest at the moment; in rounds on a GPU by the draft model, or else the head."""
+    for given, inside in ((("draft", *kinds()), "draft"), *(((kind,), kind) for kind in kinds())):
+        choices = ("none", "ngram", "suffix", *given, "hybrid", "best")
+        assert proposers.preferred(choices) == "best"
+        assert proposers.preferred(choices, in_rounds=True) == inside
+    assert proposers.preferred(("none", "ngram", "suffix", "hybrid", "best")) == "ngram"
 
 
 def test_what_a_proposer_runs_is_what_it_needs_or_all_there_is() -> None:
