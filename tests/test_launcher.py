@@ -6,7 +6,6 @@ import errno
 import io
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -22,6 +21,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 import launcher
+from tests.support.processes import free_port
 
 ROOT = Path(__file__).resolve().parent.parent
 posix_only = pytest.mark.skipif(os.name == "nt", reason="sends POSIX signals")
@@ -397,13 +397,6 @@ def prepared() -> None:
         pytest.skip("the launcher has not prepared .venv: run `python launcher.py test`")
 
 
-@pytest.fixture
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-    return port
-
-
 def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, str(ROOT / "launcher.py"), *arguments],
@@ -427,16 +420,15 @@ def wait_for_address(process: subprocess.Popen[str]) -> str:
 
 @posix_only
 @pytest.mark.slow
-def test_the_launcher_starts_the_app_and_ctrl_c_stops_it(
-    prepared: None, free_port: int, tmp_path: Path
-) -> None:
+def test_the_launcher_starts_the_app_and_ctrl_c_stops_it(prepared: None, tmp_path: Path) -> None:
+    port = free_port()
     (tmp_path / "app").mkdir()
     (tmp_path / "app" / "__init__.py").write_text("raise SystemExit('not the app')")
-    words = ("--port", str(free_port), "--no-browser", "--data-dir", "data")
+    words = ("--port", str(port), "--no-browser", "--data-dir", "data")
     with start(tmp_path, *words) as process:
         try:
             address = wait_for_address(process)
-            assert address.endswith(f":{free_port}")
+            assert address.endswith(f":{port}")
             with urllib.request.urlopen(address, timeout=30) as page:
                 assert page.status == 200
                 assert b"Foretoken" in page.read()

@@ -46,12 +46,12 @@ NOBODY: dict[str, tuple[Played | None, str, str]] = {
 
 
 @pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Path:
+    if "slow" in request.node.name:  # the others have time: the machine may be slow, too
+        monkeypatch.setattr("engine.remote.connection.SILENCE_S", 1.0)
     monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.fail.Keyring")
     monkeypatch.setenv("FORETOKEN_SERVER_KEYS", str(tmp_path / "keys"))
     monkeypatch.delenv("FORETOKEN_SERVER_KEY", raising=False)
-    monkeypatch.setattr(errors, "BACKOFF_S", 0.001)
-    monkeypatch.setattr("engine.remote.connection.SILENCE_S", 1.0)
     return tmp_path
 
 

@@ -84,7 +84,7 @@ def test_one_waits_for_the_other_and_both_arrive(
 def test_a_paused_one_goes_on_where_it_was(
     server: HubServer, made: Callable[[], Downloads], tmp_path: Path
 ) -> None:
-    server.repositories["owner/tiny"].pause_s = 0.1
+    server.repositories["owner/tiny"].pause_s = 0.3
     downloads = made()
     key = downloads.start(TINY)
     until(lambda: under_way(downloads))
@@ -103,7 +103,7 @@ def test_a_paused_one_goes_on_where_it_was(
 def test_an_unfinished_one_is_there_after_the_app_ended_and_can_be_thrown_away(
     server: HubServer, made: Callable[[], Downloads], tmp_path: Path
 ) -> None:
-    server.repositories["owner/tiny"].pause_s = 0.1
+    server.repositories["owner/tiny"].pause_s = 0.3
     first = made()
     key = first.start(TINY)
     first.start(OTHER)

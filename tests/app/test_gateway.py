@@ -189,7 +189,7 @@ def test_the_server_may_be_gone_when_the_app_starts(home: Path) -> None:
     runtime.loader.start(LoadRequest(target="http://127.0.0.1:9")).join(60)
     assert "Nothing answers at http://127.0.0.1:9" in runtime.loader.status.message
     with served(runtime) as found:
-        answer = httpx.get(f"{found.url}/health")
+        answer = httpx.get(f"{found.url}/health", timeout=60)
     assert answer.status_code == 503 and "Nothing answers" in answer.json()["error"]["message"]
 
 

@@ -39,6 +39,9 @@ from tests.support.serving import fake_runtime
 __all__ = ["pair"]  # a fixture
 pytestmark = pytest.mark.slow
 
+PATIENCE_S = 120.0
+"""For an answer of an app that is still importing what its model needs."""
+
 
 @contextmanager
 def running(*words: str, data: Path) -> Iterator[tuple[subprocess.Popen[str], str, str]]:
@@ -65,7 +68,7 @@ def ended_by_ctrl_c(process: subprocess.Popen[str]) -> None:
     if os.name == "nt":  # there is no such signal for one process
         return
     process.send_signal(signal.SIGINT)
-    rest, _ = process.communicate(timeout=60)
+    rest, _ = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0
     assert rest.strip().endswith("Stopped.")
     assert "Traceback" not in rest
@@ -81,18 +84,20 @@ def test_serve_answers_the_api_with_its_key_to_listed_websites_until_ctrl_c(
     words = ("serve", "--pair", str(pair[0]), "--api-key-file", str(file), "--allow-origin", origin)
     with running(*words, data=tmp_path) as (process, address, printed):
         assert "key" not in printed
-        assert httpx.get(f"{address}/").headers["content-type"].startswith("text/plain")  # no pages
+        http = httpx.Client(base_url=address, timeout=PATIENCE_S)
+        assert http.get("/").headers["content-type"].startswith("text/plain")  # no pages
         assert process.stdout is not None and "Ollama's" in process.stdout.readline()
-        assert httpx.get(f"{address}/v1/models").status_code == 401
+        assert http.get("/v1/models").status_code == 401
         key = {"authorization": "Bearer secret"}
-        assert httpx.get(f"{address}/v1/models", headers=key).status_code == 200
+        assert http.get("/v1/models", headers=key).status_code == 200
 
         asked = {"origin": origin, "access-control-request-method": "POST"}
-        preflight = httpx.options(f"{address}/v1/chat/completions", headers=asked)
+        preflight = http.options("/v1/chat/completions", headers=asked)
         assert preflight.headers["access-control-allow-origin"] == origin
         foreign = {**asked, "origin": "https://evil.example"}
-        preflight = httpx.options(f"{address}/v1/chat/completions", headers=foreign)
+        preflight = http.options("/v1/chat/completions", headers=foreign)
         assert "access-control-allow-origin" not in preflight.headers
+        http.close()
         ended_by_ctrl_c(process)
 
 
@@ -110,16 +115,16 @@ def test_a_page_whose_pair_is_not_on_disk_is_there_and_the_api_is_off_until_ctrl
             line = process.stdout.readline()
             assert line, printed
             printed += line
-        page = httpx.get(address)
+        http = httpx.Client(base_url=address, timeout=PATIENCE_S)
+        page = http.get("/")
         assert page.status_code == 200
         assert page.headers["x-content-type-options"] == "nosniff"
-        api = httpx.get(f"{address}/v1/models")
+        api = http.get("/v1/models")
         assert api.status_code == 404
         assert api.json()["error"]["code"] == "api_off"
-        foreign = httpx.post(
-            f"{address}/gradio_api/queue/join", headers={"origin": "https://evil.example"}
-        )
+        foreign = http.post("/gradio_api/queue/join", headers={"origin": "https://evil.example"})
         assert foreign.status_code == 403
+        http.close()
         ended_by_ctrl_c(process)
 
 
@@ -155,10 +160,12 @@ def test_a_training_ends_with_the_app(tmp_path: Path) -> None:
     file.write_text("".join(f'{{"prompt": "Door {n}?"}}\n' for n in range(8)))
     order = {"target": str(tiny), "kind": "medusa", "prompts": str(file), "minutes": "30"}
     with running("ui", "--no-browser", "--pair", str(tiny), data=data) as (process, address, _):
-        parts = httpx.get(f"{address}/config").json()["components"]
+        parts = httpx.get(f"{address}/config", timeout=PATIENCE_S).json()["components"]
         part = next(each["id"] for each in parts if each["props"].get("elem_id") == "train-view")
         asked = {"component_id": part, "fn_name": "train", "session_hash": "test", "data": order}
-        answer = httpx.post(f"{address}/gradio_api/component_server", json=asked, timeout=60)
+        answer = httpx.post(
+            f"{address}/gradio_api/component_server", json=asked, timeout=PATIENCE_S
+        )
         assert "refused" not in answer.json()
         current = json.loads((data / "training" / "current.json").read_text())
         training = psutil.Process(current["process"][0])
@@ -319,8 +326,9 @@ def test_where_the_last_pair_fails_pip_is_loaded_and_it_is_said_why(
     listener = listen("127.0.0.1", 0)
     with listener.socket:
         main.when_up(runtime, listener, settings)
-        looking = next(t for t in threading.enumerate() if t.name == "look for models")
-        looking.join(60)
+        for thread in threading.enumerate():
+            if thread.name == "look for models":
+                thread.join(60)
     status = runtime.loader.status
     assert (status.state, status.target_id) == (LoadState.READY, "pip")
     assert status.note == "mine could not be loaded, so pip is used. No room."

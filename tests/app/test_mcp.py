@@ -258,16 +258,16 @@ def using(*configs: ServerConfig) -> McpServers:
     return McpServers(GivenServers(configs))
 
 
-def children() -> list[psutil.Process]:
-    return psutil.Process().children(recursive=True)
+def children() -> set[psutil.Process]:
+    return set(psutil.Process().children(recursive=True))
 
 
 @pytest.fixture(scope="module")
 def servers() -> Iterator[McpServers]:
-    before = len(children())
+    before = children()  # some of other tests may end meanwhile
     with closing(using(TOOLS)) as found:
         yield found
-    assert len(children()) == before  # no program is left
+    assert children() <= before  # no program is left
 
 
 def call(servers: McpServers, tool: str, server: str = "t", **arguments: Any) -> CallResult:
@@ -291,7 +291,8 @@ def test_a_program_lists_its_tools_and_runs_them_side_by_side(servers: McpServer
 def test_a_call_that_takes_too_long_or_is_cancelled_ends_and_the_server_goes_on(
     servers: McpServers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The others' limit is long: a machine that is busy takes seconds for what is no mistake."""
+    """The others' limits are long: a machine that is busy takes seconds for what is no mistake."""
+    monkeypatch.setattr(limits, "PING_S", 60.0)
     with monkeypatch.context() as patch:
         patch.setattr(servers, "file", GivenServers((replace(TOOLS, timeout_s=1.0),)))
         late = call(servers, "slow", seconds=60)
@@ -331,7 +332,7 @@ def test_a_program_that_hears_nothing_any_more_is_killed(
 
 
 def until(happened: Any) -> None:
-    end = time.monotonic() + 20
+    end = time.monotonic() + 120
     while not happened():
         assert time.monotonic() < end
         time.sleep(0.02)
@@ -377,7 +378,7 @@ def test_a_hostile_server_fails_with_a_reason_and_leaves_no_program(
     config = what
     if isinstance(what, str):
         config = ServerConfig("x", command=sys.executable, args=("-S", "-c", what))
-    before = len(children())
+    before = children()
     with closing(using(config)) as servers:
         servers.wait(["x"])
         (state,) = servers.states()
@@ -385,7 +386,7 @@ def test_a_hostile_server_fails_with_a_reason_and_leaves_no_program(
         assert told in state.why
         servers.start(["x"])  # not again so soon
         assert not servers._starts
-    assert len(children()) == before
+    assert children() <= before
 
 
 def test_a_server_that_never_answers_the_goodbye_is_left(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -140,7 +140,7 @@ def test_a_script_ends_what_it_started_and_not_its_caller(
     script = machine.plan(name) / "start.sh"
     caller = tmp_path / "caller.sh"
     caller.write_text(
-        f'(trap - INT; exec bash "{script}") & echo $! >"$TOLD/script"\n'
+        f'(trap - INT; echo $BASHPID >"$TOLD/script"; exec bash "{script}") &\n'
         'wait $! && echo "went on after 0" || echo "went on after $?"\n',
         encoding="utf-8",
     )

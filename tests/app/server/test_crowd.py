@@ -91,8 +91,12 @@ def test_a_prediction_that_leaves_its_schema_holds_nobody_up(server: Server) -> 
 
 def test_choices_are_written_side_by_side(server: Server) -> None:
     async def choose() -> None:
+        server.recorder.hold()  # or one may end before the last is asked for
         async with client(server) as http:
-            texts, begun = await streamed(http, body(1, n=4))
+            writing = asyncio.create_task(streamed(http, body(1, n=4)))
+            await until(lambda: len(server.recorder.traces) == 4)
+            server.recorder.release()
+            texts, begun = await writing
             assert sorted(texts) == [0, 1, 2, 3] and begun == 4
             for index, text in texts.items():
                 alone = (await http.post(CHAT, json=body(1, seed=1 + index))).json()

@@ -171,7 +171,7 @@ def test_a_chunk_of_a_size_that_no_body_has_is_a_400(server: Served, size: bytes
 def test_a_body_that_is_said_to_be_too_large_is_not_waited_for(server: Served) -> None:
     with connected(server) as client:
         client.sendall(head(b"{", 10**19))
-        assert rest(client).startswith(b"HTTP/1.1 413")
+        assert client.recv(100).startswith(b"HTTP/1.1 413")
 
 
 def test_half_a_body_of_any_other_path_is_not_waited_for_either(
@@ -297,7 +297,7 @@ def test_clocks_may_jump(server: Served, monkeypatch: pytest.MonkeyPatch) -> Non
 
 def waiting_replies(url: str) -> float:
     """How many the server says there are."""
-    told = httpx.get(f"{url}/metrics").text
+    told = httpx.get(f"{url}/metrics", timeout=60).text
     return sum(map(float, re.findall(r"^vllm:num_requests_waiting\{.*\} (.*)$", told, re.M)))
 
 

@@ -36,13 +36,14 @@ def test_a_template_without_end_is_a_400_while_others_are_served(server: Server)
         body = {"messages": [{"role": "user", "content": text}], "max_tokens": 4}
         return httpx.post(f"{server.url}/v1/chat/completions", json=body, timeout=120)
 
-    with ThreadPoolExecutor(len(HOSTILE)) as pool:
+    asking = httpx.Client(base_url=server.url, timeout=120)
+    with asking as http, ThreadPoolExecutor(len(HOSTILE)) as pool:
         refused = {text: pool.submit(chat, text) for text in HOSTILE}
         served = 0
         while not refused["loop"].done():
-            assert httpx.get(f"{server.url}/health").status_code == 200
+            assert http.get("/health").status_code == 200
             body = {"prompt": "Once", "max_tokens": 4}
-            assert httpx.post(f"{server.url}/v1/completions", json=body).status_code == 200
+            assert http.post("/v1/completions", json=body).status_code == 200
             served += 1
     assert served > 0
     for text, answer in refused.items():

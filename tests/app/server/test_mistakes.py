@@ -298,7 +298,7 @@ def test_the_openai_package_raises_its_own_errors(server, client: OpenAI) -> Non
 
 
 def test_a_draft_that_is_not_there_cannot_be_asked_for(alone) -> None:
-    with httpx.Client(base_url=alone.url) as http:
+    with httpx.Client(base_url=alone.url, timeout=60) as http:
         error = error_of(http.post(TEXT, json={"prompt": "Once", "proposer": "draft"}))
     assert error["param"] == "proposer"
     assert "ngram" in error["message"]
@@ -366,7 +366,7 @@ def test_switched_off_every_path_is_a_404_that_says_where_the_switch_is(
 
 
 def test_without_a_model_clients_are_asked_to_come_back(empty) -> None:
-    with httpx.Client(base_url=empty.url) as http:
+    with httpx.Client(base_url=empty.url, timeout=60) as http:
         for path, body in ((CHAT, ASK), (TEXT, {"prompt": "Once"})):
             reply = http.post(path, json=body)
             assert error_of(reply, 503)["code"] == "model_not_loaded"
@@ -383,7 +383,7 @@ def test_a_key_is_asked_for_where_one_is_set(start) -> None:
         assert caught.value.code == "invalid_api_key"
     with OpenAI(base_url=f"{guarded.url}/v1", api_key="a-secret", max_retries=0) as client:
         assert client.models.list().data == []
-    with httpx.Client(base_url=guarded.url) as http:
+    with httpx.Client(base_url=guarded.url, timeout=60) as http:
         for method, path in (("POST", CHAT), ("GET", "/v1/nothing")):
             error_of(http.request(method, path), 401)
 
@@ -395,7 +395,7 @@ def test_other_websites_get_in_only_if_they_are_listed(start, server, http: http
     assert "Server page" not in said  # it has none
     assert "access-control-allow-origin" not in http.get("/v1/models", headers=origin).headers
     listed = start(origins=("https://pages.example",))
-    with httpx.Client(base_url=listed.url) as other:
+    with httpx.Client(base_url=listed.url, timeout=60) as other:
         reply = other.get("/v1/models", headers=origin)
         assert reply.headers["access-control-allow-origin"] == "https://pages.example"
         asked = {**origin, "access-control-request-method": "POST"}

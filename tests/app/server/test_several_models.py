@@ -290,6 +290,7 @@ def test_models_that_came_since_the_start_are_listed_and_loaded(
 ) -> None:
     """In a folder that another process added, and in one that was there: only a restart showed them."""
     monkeypatch.setattr("app.inventory.found_models._OLD_S", 0)
+    monkeypatch.setattr("app.inventory.found_models._PATIENCE_S", 60)
     names = {one["id"] for one in fakes.client.get("/v1/models").json()["data"]}
     write_random(tmp_path / "more" / "first")
     add_folder(tmp_path, tmp_path / "more")  # as ``foretoken models add-folder``

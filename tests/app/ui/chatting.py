@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 
 from app.settings.settings_file import SettingsFile
 from app.ui.controls.stored_settings import FILE, SETTINGS
@@ -24,13 +25,21 @@ def send(page, text: str) -> None:
     page.keyboard.press("Enter")
 
 
+def send_endless(page, app, text: str = "Write 1000 tokens.", stands: int = 5) -> None:
+    """Send, and have the reply stand still in front of that round until it is stopped."""
+    mine = app.engine.replies
+    app.engine.held = lambda reply, number: (reply, number) == (mine, stands)
+    send(page, text)
+
+
 def ask(page, text: str, status: str = "done") -> None:
-    """Send and wait for the end of the reply."""
+    """Send and wait for the end of the reply. It is stored by then: the page shows the end before."""
     before = page.locator(".msg.assistant").count()
     send(page, text)
     page.wait_for_function(
         "([n, status]) => document.querySelectorAll('.msg.assistant').length > n &&"
-        " [...document.querySelectorAll('.msg.assistant')].at(-1).dataset.status === status",
+        " [...document.querySelectorAll('.msg.assistant')].at(-1).dataset.status === status &&"
+        " !document.querySelector('.composer .stop')",
         arg=[before, status],
     )
 
@@ -53,7 +62,8 @@ def last_trace(app) -> list[dict]:
     """The kept trace of the newest reply."""
     with app.store() as store:
         chat = store.chats()[0]
-        message = store.messages(chat.id)[-1]
+        while (message := store.messages(chat.id)[-1]).status == "running":  # a page saw its end
+            time.sleep(0.01)
         return [json.loads(line) for line in store.trace(message.id)]
 
 

@@ -181,6 +181,7 @@ def test_a_picture_goes_to_a_model_that_sees_and_comes_back_with_retry_and_edit(
     loaded = app.engine.loaded
     sees = replace(loaded.capabilities, images=True)
     monkeypatch.setattr(app.engine, "loaded", replace(loaded, capabilities=sees))
+    page.evaluate("window.Foretoken.refresh()")
     page.locator(BOX).get_by_text("load a model that sees images").wait_for(state="hidden")
     ask(page, "What is it?")
     assert page.locator(".msg.user .picture img").evaluate("each => each.naturalWidth") == 70

@@ -14,6 +14,7 @@ from tests.app.ui.chatting import (
     go,
     open_settings,
     send,
+    send_endless,
 )
 from tests.app.ui.conftest import VIEWPORT
 
@@ -63,19 +64,17 @@ def test_the_line_below_a_reply_stays_one_line(page):
 
 
 def test_stop_ends_the_reply_and_keeps_what_was_written(page, app):
-    app.engine.seconds_a_round = 0.2
-    send(page, "Write 1000 tokens.")
+    send_endless(page, app)
     page.wait_for_function("document.querySelector('.lanes').dataset.rounds > 3")
     page.click(".composer .stop")
     page.wait_for_selector(".msg.assistant[data-status=cancelled]")
     assert "Stopped" in page.locator(".msg.assistant .state").inner_text()
     assert page.locator(".msg.assistant .body").inner_text().startswith("word0")
-    assert page.locator(".composer .send").is_visible()
+    page.wait_for_selector(".composer .send")
 
 
 def test_escape_stops_too(page, app):
-    app.engine.seconds_a_round = 0.2
-    send(page, "Write 1000 tokens.")
+    send_endless(page, app)
     page.wait_for_function("document.querySelector('.lanes').dataset.rounds > 3")
     page.keyboard.press("Escape")
     page.wait_for_selector(".msg.assistant[data-status=cancelled]")
@@ -217,8 +216,7 @@ def test_a_full_chat_asks_what_to_leave_out(page):
 
 
 def test_a_second_request_is_told_that_it_waits(page, app, browser):
-    app.engine.seconds_a_round = 0.2
-    send(page, "Write 1000 tokens.")
+    send_endless(page, app)
     page.wait_for_function("document.querySelector('.lanes').dataset.rounds > 1")
     other = browser.new_page()
     other.goto(app.url)
@@ -478,9 +476,8 @@ def test_an_edited_message_is_not_lost(page, app):
     page.wait_for_selector(".notice:has-text('context')")
     assert page.input_value(".msg.user .editor").startswith("word word")
 
-    app.engine.seconds_a_round = 0.1
     page.fill(".msg.user .editor", "Edited")
-    send(page, "Write 1000 tokens.")
+    send_endless(page, app)
     page.wait_for_selector(".msg.assistant.running")
     assert page.locator(".msg [data-action=retry]:visible").count() == 0
     page.click(".editing button[type=submit]")

@@ -143,8 +143,10 @@ def test_a_reply_that_met_a_limit_goes_on_in_its_place(page, app):
     ask(page, "What is it?", status="length")
     expect(page.locator(f"{LAST} .state span")).to_have_text("Stopped at the 7-token limit")
     app.engine.load(LoadRequest(target="smollm2-360m"))
+    page.evaluate("window.Foretoken.refresh()")
     expect(page.locator(f"{LAST} [data-action=continue]")).to_be_hidden()  # it could only refuse
     app.engine.load(LoadRequest(target="pip"))
+    page.evaluate("window.Foretoken.refresh()")
     expect(page.locator(f"{LAST} [data-action=continue]")).to_be_visible()
     limit(page, "")
     page.click(f"{LAST} [data-action=continue]")

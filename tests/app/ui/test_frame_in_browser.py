@@ -8,10 +8,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
+from playwright.sync_api import expect
 
 from engine.loading.progress import LoadProgress, Stage
 from engine.loading.request import LoadRequest
-from tests.app.ui.chatting import DONE, ask, go, load_options, open_pair, send
+from tests.app.ui.chatting import DONE, ask, go, load_options, open_pair, send, send_endless
 
 pytestmark = [pytest.mark.browser, pytest.mark.filterwarnings("default")]
 OWN_APP = True
@@ -26,7 +27,7 @@ def page(same_page):
 
 
 def path(page) -> str:
-    return re.sub(r"^https?://[^/]+", "", page.url)
+    return page.evaluate("location.pathname")
 
 
 def test_every_page_and_chat_has_an_address(page, app):
@@ -122,8 +123,7 @@ def test_on_a_phone_one_pane_at_a_time_lies_over_the_chat(page):
 
 def test_a_message_sent_during_a_reply_is_sent_after_it(page, app):
     """It was refused. Two that wait become one, and go back into the box when that is asked for."""
-    app.engine.seconds_a_round = 0.1
-    send(page, "Write 1000 tokens.")
+    send_endless(page, app)
     page.wait_for_selector(".msg.assistant.running")
     queued = page.locator(".queued")
     for text in ("And then?", "And after that?"):
@@ -154,6 +154,7 @@ def test_on_a_phone_the_pages_stand_in_a_menu(page):
     assert page.get_by_role("link", name="Plan", exact=True).is_hidden()
     for width in (390, 320):
         page.set_viewport_size({"width": width, "height": 700})
+        page.wait_for_function("width => innerWidth === width", arg=width)
         right = page.evaluate(
             "Math.max(...[...document.querySelectorAll('#brand > *:not(.skip)')]"
             ".map((n) => n.getBoundingClientRect().right))"
@@ -312,6 +313,7 @@ def test_a_message_too_long_for_its_chat_is_not_sent_in_another(page, app):
         send(page, "Too long " + "word " * 2100)
         page.locator(".told").get_by_text("Queued until the model has loaded").wait_for()
         page.keyboard.press("Alt+n")
+        page.wait_for_selector(".empty")
         page.fill(".composer textarea", "Half a thought")
         go_on.set()
         page.wait_for_selector(".notice:has-text('The message is in the box of its chat')")
@@ -347,8 +349,7 @@ def test_a_message_is_given_back_when_the_model_that_it_waited_for_fails(page, a
 
 
 def test_a_switch_of_the_pair_during_a_reply_says_that_it_waits_and_can_be_cancelled(page, app):
-    app.engine.seconds_a_round = 0.1
-    send(page, "Write 1000 tokens.")
+    send_endless(page, app)
     page.wait_for_selector(".msg.assistant.running")
     open_pair(page).locator("[data-model=smollm2-360m] .model").click()
     page.wait_for_selector(".badge.opening:has-text('Waiting for the reply')")
@@ -371,7 +372,7 @@ def test_the_page_goes_on_when_the_app_is_back_which_knows_that_it_is_open(app, 
     context.set_offline(True)
     send(page, "Are you there?")
     page.wait_for_selector(".away:visible")
-    assert page.input_value(".composer textarea") == "Are you there?"
+    expect(page.locator(".composer textarea")).to_have_value("Are you there?")
     context.set_offline(False)
     page.wait_for_selector(".away", state="hidden")
     page.wait_for_selector(".notice [role=alert]", state="hidden")
@@ -380,14 +381,11 @@ def test_the_page_goes_on_when_the_app_is_back_which_knows_that_it_is_open(app, 
     known = app.open_pages.names
     page.reload()  # to the app, another page
     page.wait_for_selector("body[data-controls=ready]")
-    again = app.open_pages.names
-    assert len(again) == len(known) and again != known
+    while len(again := app.open_pages.names) != len(known) or again == known:
+        page.wait_for_timeout(20)  # the test's own limit ends it
     page.goto("about:blank")
-    for _ in range(100):
-        if app.open_pages.names == known & again:
-            break
-        page.wait_for_timeout(50)
-    assert app.open_pages.names == known & again
+    while app.open_pages.names != known & again:
+        page.wait_for_timeout(20)
     context.close()
 
 

@@ -16,7 +16,7 @@ OWN_APP = True
 
 @pytest.fixture
 def page(app, same_page):
-    app.engine.seconds_a_round = 0.004
+    app.engine.seconds_a_round = 0.001
     go(same_page, "race")
     same_page.wait_for_selector(".race-form [data-act=start]:enabled")
     if same_page.locator(".race-form details:not([open])").count():
@@ -64,6 +64,7 @@ LABELS = """() => {
 
 
 def test_five_pairs_give_a_verdict_that_can_be_repeated_and_outlive_a_reload(page, app):
+    app.engine.seconds_a_round = 0.004  # a replay that can be seen to play
     first, seen = app.engine.replies, set()
     run_1, run_10 = {"base": first + 2, "rival": first + 3}, first + 2 + 18  # behind two to warm up
     waiting = {*run_1.values(), run_10}
@@ -123,7 +124,7 @@ def test_two_that_are_alike_are_refused_and_a_verdict_stands_once(page):
     assert page.locator(".under-way").count() == 0
     choose(page, "rival", method="draft")
     race(page, "What is it?")
-    page.wait_for_selector(".under-way")
+    page.wait_for_selector(".verdict:has-text('runs')")
     ended(page)
     assert page.locator("#race-page").inner_text().count(page.inner_text(".verdict")) == 1
     statistics(page)
@@ -251,7 +252,7 @@ def test_a_server_is_raced_against_what_is_loaded_and_what_is_unknown_is_said(
         page.wait_for_selector(".race-place .ft-hint:has-text('does not report its rounds')")
         page.click("[data-act=stop]")
         ended(page)
-        app.engine.seconds_a_round = 0.01
+        app.engine.seconds_a_round = 0.001
         race(page, "What is it?")
         page.wait_for_selector("[data-lane=base] h3:has-text('qwen on 127.0.0.1')")
         page.wait_for_selector(".verdict:has-text('(5 of 5 runs)')")

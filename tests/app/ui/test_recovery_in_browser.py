@@ -12,6 +12,7 @@ from gradio.context import Context
 from engine.api import LoadRequest
 from tests.app.ui.chatting import DONE, ask, go, send
 from tests.app.ui.conftest import PATIENCE, VIEWPORT
+from tests.support.processes import free_port
 from tests.support.recital import reciting_engine
 from tests.support.serving import Served, fake_runtime, served
 
@@ -24,7 +25,7 @@ class Restartable:
     def __init__(self, data_dir: Path) -> None:
         self._data_dir = data_dir
         self._running = ExitStack()
-        self.port = 0
+        self.port = free_port()
 
     def start(self, *, other_version: bool = False) -> Served:
         # As in a new process components are numbered from the beginning; another version has others.
@@ -32,8 +33,7 @@ class Restartable:
         runtime = fake_runtime(self._data_dir, reciting_engine(0.01))
         runtime.engine.load(LoadRequest(target="pip"))
         running = self._running.enter_context(served(runtime, pages=True, port=self.port))
-        assert self.port in (0, running.port)
-        self.port = running.port
+        assert running.port == self.port
         return running
 
     def stop(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -17,11 +18,14 @@ from app.storage.store import Store
 from app.ui.controls.settings import Settings
 from app.ui.pages.chat import titles
 from app.ui.pages.chat.backend import ChatBackend
-from app.ui.pages.chat.titles import PROMPT, tidy, writes_titles
+from app.ui.pages.chat.titles import PROMPT, Titles, tidy, writes_titles
 from engine.loading.catalog import open_catalog
 from engine.loading.request import LoadRequest
 from engine.request import Request
 from tests.support.fake_engine import FakeEngine, Script
+
+MAY_BE_IDLE = threading.Event()
+"""Set while a test waits: what it looks at before must not change on a slow machine."""
 
 
 def script(request: Request) -> Script:
@@ -33,7 +37,10 @@ def script(request: Request) -> Script:
 
 @pytest.fixture
 def backend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ChatBackend]:
-    monkeypatch.setattr(titles, "IDLE_S", 0.1)
+    idle = Titles._idle.fget  # type: ignore[attr-defined]
+    allowed = property(lambda titles: MAY_BE_IDLE.is_set() and idle(titles))
+    monkeypatch.setattr(Titles, "_idle", allowed)
+    monkeypatch.setattr(titles, "IDLE_S", 0.05)
     catalog = open_catalog(catalog_file())
     engine = FakeEngine(script, catalog=lambda: catalog, loads=LoadRequest(target="pip"))
     assert engine.loaded is not None
@@ -42,6 +49,7 @@ def backend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ChatBac
     store = Store(tmp_path)
     backend = ChatBackend(runtime, store)
     yield backend
+    MAY_BE_IDLE.clear()
     backend.titles.close()
     runtime.close()
     store.close()
@@ -59,9 +67,11 @@ def title(backend: ChatBackend, chat: int) -> str:
 
 def until(condition: Callable[[], bool]) -> None:
     end = time.monotonic() + 30
+    MAY_BE_IDLE.set()
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.02)
+    MAY_BE_IDLE.clear()
 
 
 def resting(backend: ChatBackend) -> bool:
@@ -147,12 +157,12 @@ def test_a_title_that_the_user_typed_stays(backend: ChatBackend) -> None:
 def test_any_request_cancels_a_title_and_it_is_tried_again(backend: ChatBackend) -> None:
     engine = backend.runtime.engine
     chat = send(backend)
-    engine.seconds_a_round = 0.3
+    engine.held = lambda reply, number: True
     until(lambda: backend.titles._running is not None)
     running = backend.titles._running
     backend.runtime.idle.touch()
     assert running.cancelled
-    engine.seconds_a_round = 0.0
+    engine.held = lambda reply, number: False
     until(lambda: title(backend, chat) == "Red foxes")
 
 
@@ -164,11 +174,10 @@ def test_a_title_that_fails_does_not_end_the_others(
     def fail(chat: int) -> bool:
         raise StoreError("The disk is full.")
 
-    monkeypatch.setattr(backend.store, "is_untitled", fail)
-    first = send(backend)
-    until(lambda: resting(backend))
-    monkeypatch.undo()
-    monkeypatch.setattr(titles, "IDLE_S", 0.1)
+    with monkeypatch.context() as patch:
+        patch.setattr(backend.store, "is_untitled", fail)
+        first = send(backend)
+        until(lambda: resting(backend))
     second = send(backend)
     until(lambda: title(backend, second) == "Red foxes")
     assert title(backend, first) == "What colour are foxes?"

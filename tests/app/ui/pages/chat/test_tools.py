@@ -72,7 +72,7 @@ def ask(backend: ChatBackend, text: str, chat: int | None = None, **more: Any) -
 
 
 def until(found: Callable[[], Any]) -> Any:
-    end = time.monotonic() + 20
+    end = time.monotonic() + 120  # servers of tools take their time to start
     while time.monotonic() < end:
         value = found()
         if value:
@@ -264,6 +264,7 @@ def test_what_the_end_of_the_app_cut_short_is_told_and_the_turn_can_be_continued
     backend = backend_in(tmp_path)
     chat = ask(backend, 'slow{"seconds": 60} add{"a": 1, "b": 1}')["chat"]
     answer(backend, chat, waiting(backend, chat)[0], "once")
+    until(lambda: states(backend, chat)[0] == "running")
     copy = tmp_path / "killed"  # as kill -9 leaves it
     copy.mkdir()
     shutil.copytree(tmp_path, copy, ignore=lambda *_: ["killed"], dirs_exist_ok=True)

@@ -142,8 +142,7 @@ def test_own_prompts_are_a_kind_of_their_own(made: Made) -> None:
 
 
 def test_a_stopped_sweep_keeps_whole_prompts(made: Made) -> None:
-    given, asked = made.backend.start({**ASKED, "methods": ["draft"], "depths": [4]}), []
-    script = made.engine.script
+    script, asked = made.engine.script, []
 
     def slow(request: Any) -> Any:
         asked.append(request)
@@ -152,7 +151,7 @@ def test_a_stopped_sweep_keeps_whole_prompts(made: Made) -> None:
         return script(request)
 
     made.engine.script = slow
-    events = followed(made.measurements, "tune", given["number"])
+    events = made.events(methods=["draft"], depths=[4])
     assert events[-1]["stopped"]
     rows = [event for event in events if event["t"] == "result"][-1]["rows"]
     assert {row["prompts"] for row in rows if row["kind"] == ALL} <= {1, 2, 3}
