@@ -46,7 +46,8 @@ def last_prompts(store: Store) -> list[Prompt]:
             break
         for *before, question in reversed(store.questions(chat.id)):
             prompt = Prompt(CHATS, (question.content,), before=tuple(before))
-            prompts += [] if prompt in prompts else [prompt]
+            text = question.content.strip()  # none of an image alone, which is left out here
+            prompts += [prompt] if text and prompt not in prompts else []
     if not prompts:
         raise InvalidRequest(
             "prompts", "Your chats have no prompts yet. Ask something there first."

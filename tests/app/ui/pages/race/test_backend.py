@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from app.storage.attachments import Attachment
 from app.storage.store import Store
 from app.ui.controls.settings import Settings
 from app.ui.pages.race.backend import RaceBackend, settings_of, side_of
@@ -175,6 +176,9 @@ def test_the_last_prompts_are_raced_with_what_was_said_before_and_the_system_pro
     for question in ("What is it?", "And then?"):
         _, reply = made.store.begin_turn(chat, question, keep=None)
         made.store.save_reply(reply, text="So it goes.", marks="", status="done")
+    picture = Attachment("a.png", kind="image", unit="1x1", data=b"\x89PNG")
+    _, reply = made.store.begin_turn(made.store.new_chat(), "", keep=None, files=[picture])
+    made.store.save_reply(reply, text="A dot.", marks="", status="done")
     seen = []
     given = made.engine.generate
 
