@@ -71,19 +71,13 @@ class Child:
         return PeerFailed(f"{self.name} {what}. {last}")
 
     def peak_bytes(self) -> int | None:
-        """Return the peak of its resident set, mapped files included; on macOS, which hides other
-        processes' peaks, the current size. None once the process has ended."""
+        """Return the peak of its resident set, mapped files included, and of those of its children:
+        vLLM's weights are in one. None once the process has ended."""
         try:
-            for line in Path(f"/proc/{self.process.pid}/status").read_text().splitlines():
-                if line.startswith("VmHWM:"):
-                    return int(line.split()[1]) * 1024
-        except OSError:  # no such system, or no such process
-            pass
-        try:
-            memory = psutil.Process(self.process.pid).memory_info()
+            own = psutil.Process(self.process.pid)
+            return sum(map(_peak, (own, *own.children(recursive=True))))
         except psutil.Error:
             return None
-        return int(getattr(memory, "peak_wset", memory.rss))
 
     def close(self) -> None:
         """End it, by force if it ignores that. One with pipes ends once it has no more to read."""
@@ -98,6 +92,18 @@ class Child:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
+
+
+def _peak(process: psutil.Process) -> int:
+    """Return the peak; on macOS, which hides other processes' peaks, the current size."""
+    try:
+        for line in Path(f"/proc/{process.pid}/status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+    except OSError:  # no such system, or no such process
+        pass
+    memory = process.memory_info()
+    return int(getattr(memory, "peak_wset", memory.rss))
 
 
 class Server(Child):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import time
 from contextlib import closing
 from pathlib import Path
 
@@ -9,7 +11,7 @@ import pytest
 
 from engine.bench.real.contest import Case, EncodedPrompt, NotMeasured, run
 from engine.bench.real.peers import environments
-from engine.bench.real.process import Server
+from engine.bench.real.process import Child, Server
 from engine.errors import PeerFailed
 from tests.support.fixtures import gguf_pair, pair
 from tests.support.stand_ins import stand_in
@@ -73,6 +75,26 @@ def test_an_answer_that_breaks_off_is_the_peer_s_failure(
     server = Server("fake", [str(program), "--port", "{port}"], tmp_path / "log")
     with closing(server), pytest.raises(PeerFailed, match="fake broke off"):
         server.post("/tokenize", {"content": "1 2"})
+
+
+def test_the_memory_of_a_program_is_that_of_its_children_too(tmp_path: Path) -> None:
+    """vLLM's weights are in one, and its peak was that of the server before it."""
+    text = """if True:
+        import os, time
+        parent = os.getpid()
+        if os.fork() == 0:
+            held = b"x" * (300 << 20)
+            print("there", flush=True)
+            while os.getppid() == parent:
+                time.sleep(0.05)
+            os._exit(0)
+        time.sleep(60)"""
+    log = tmp_path / "log"
+    with closing(Child("two", [sys.executable, "-c", text], log)) as child:
+        while "there" not in log.read_text():
+            time.sleep(0.05)
+        assert (child.peak_bytes() or 0) > 300 << 20
+    assert child.peak_bytes() is None
 
 
 def test_a_program_that_cannot_be_started_raises(tmp_path: Path) -> None:
