@@ -28,6 +28,11 @@ _STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\Z)', re.DOTALL)
 TOO_DEEP = f"it is nested more than {DEEPEST} levels deep"
 
 
+def expanded(path: str | Path) -> Path:
+    """Return the path with the home folder for ``~``; for that of nobody, ``~nobody``, as it is."""
+    return Path(os.path.expanduser(path))
+
+
 class Unread(OSError):
     """A file is not read because of what it is. ``strerror`` says why."""
 

@@ -10,7 +10,8 @@ from typing import Any
 
 from app.settings.settings_file import SettingsFile, Values
 from app.web.listen import is_loopback
-from engine.errors import InvalidRequest
+from engine.errors import InvalidRequest, what_failed
+from engine.files import expanded
 
 FILE = "model_folders.json"
 _FOLDERS, _RECENT = "folders", "recent"
@@ -28,7 +29,7 @@ def add_folder(data_dir: Path, folder: Path) -> Path:
     be written."""
     from engine.loading.inventory import is_pseudo, models_under  # brings NumPy
 
-    named = os.path.abspath(folder.expanduser())
+    named = os.path.abspath(expanded(folder))
     whole = Path(os.path.realpath(named))
     if is_pseudo(named) or is_pseudo(str(whole)):  # a link there may lead anywhere
         raise InvalidRequest(
@@ -56,7 +57,7 @@ def add_folder(data_dir: Path, folder: Path) -> Path:
 def remove_folder(data_dir: Path, folder: Path) -> None:
     """Remove a folder from the list. Raises InvalidRequest if it is not in it."""
     added = model_folders(data_dir)
-    whole = folder.expanduser().resolve()
+    whole = expanded(folder).resolve()
     if whole not in added:
         listed = ", ".join(map(str, added)) or "none"
         raise InvalidRequest(
@@ -126,16 +127,16 @@ def listing(text: str, home: Path) -> dict[str, Any]:
     ``more`` counts those beyond the limit. Hidden and other files are left out. Raises InvalidRequest if
     the folder cannot be read.
     """
-    folder = Path(os.path.abspath(Path(text).expanduser())) if text else home
+    folder = Path(os.path.abspath(expanded(text))) if text else home
     if folder.is_file():
         folder = folder.parent
     try:
         with os.scandir(folder) as entries:
             listed = sorted(entries, key=lambda each: each.name.lower())
-    except OSError as error:
+    except (OSError, ValueError) as error:  # ValueError: a name with a null
         raise InvalidRequest(
             "folder",
-            f"{folder} cannot be opened: {error.strerror or error}. Choose another folder.",
+            f"{folder} cannot be opened: {what_failed(error)}. Choose another folder.",
         ) from error
     shown = [entry for each in listed if (entry := _entry(each)) is not None]
     shown.sort(key=lambda entry: entry["kind"] != "model")

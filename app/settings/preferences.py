@@ -13,6 +13,7 @@ from typing import Any
 from app.settings.settings_file import SettingsFile, Values
 from engine.api import AUTO, LoadRequest
 from engine.errors import ForetokenError
+from engine.files import expanded
 from engine.values import LEAST_CONTEXT, require
 
 log = logging.getLogger(__name__)
@@ -163,7 +164,7 @@ def _raised(stored: Mapping[str, Any]) -> dict[str, Any]:
 
 def _absolute(name: str) -> str:
     """Return an existing path as absolute: the next start may be in another folder."""
-    path = Path(name).expanduser()
+    path = expanded(name)
     return str(path.absolute()) if path.exists() else str(name)
 
 

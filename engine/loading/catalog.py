@@ -15,6 +15,7 @@ from typing import Any
 from engine.drafting.heads import check as check_head
 from engine.drafting.heads import kind_in
 from engine.errors import CatalogError, IncompatiblePair, InvalidRequest, ModelError
+from engine.files import expanded
 from engine.kernels.formats import AUTO, KV_CACHE_DTYPES, QUANTIZATIONS
 from engine.loading.catalog_file import PLAN_KEYS, Entry, read_catalog_file
 from engine.loading.drafts import DraftChoice, judge_draft, ranked, why_not, why_not_by_catalog
@@ -107,7 +108,7 @@ class Catalog:
                 )
         if base is not None and draft == base.draft and not request.heads:
             return base  # spelt out: one pair has one name
-        heads = tuple(Path(folder).expanduser() for folder in request.heads)
+        heads = tuple(expanded(folder) for folder in request.heads)
         kinds = {check_head(folder) for folder in heads}
         others = [folder for folder in (base.heads if base else ()) if kind_in(folder) not in kinds]
         names = [target.name, *([draft.name] if draft else ()), *(each.name for each in heads)]
@@ -136,7 +137,7 @@ class Catalog:
                     return one
         if is_address(text):
             return server_spec(Address.parse(text))
-        path = Path(text).expanduser()
+        path = expanded(text)
         if text and (path.exists() or _looks_like_path(text)):
             spec = local_spec(path)
             name = next((known.name for known in self.found if known.id == spec.id), spec.name)
@@ -231,7 +232,7 @@ def _model(entry: Entry, *, shipped: bool) -> ModelSpec:
     patterns, drafters = values.pop("gguf", ()), values.pop("drafters", {})
     if "path" not in values:
         return _on_hub(entry, values, patterns, drafters)
-    values["path"] = entry.file.parent / Path(values["path"]).expanduser()
+    values["path"] = entry.file.parent / expanded(values["path"])
     spec = ModelSpec(**values, shipped=shipped)
     try:
         return with_sizes(spec, checkpoint.inspect(values["path"]))
@@ -314,9 +315,7 @@ def _pairing(entry: Entry, models: dict[str, ModelSpec]) -> Pairing:
         name=values["name"],
         target=target,
         draft=draft,
-        heads=tuple(
-            entry.file.parent / Path(folder).expanduser() for folder in values.get("heads", ())
-        ),
+        heads=tuple(entry.file.parent / expanded(folder) for folder in values.get("heads", ())),
         note=values.get("note", ""),
     )
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from engine.drafting.heads import kind_in
 from engine.errors import IncompatiblePair, ModelError
+from engine.files import expanded
 from engine.kernels.formats import AS_STORED, AUTO, FP8, KV_CACHE_DTYPES, QUANTIZATIONS
 from engine.machine import devices, threads
 from engine.values import CHECKPOINT_MB, LEAST_CONTEXT, MAX_ROWS, require
@@ -90,13 +91,11 @@ class LoadRequest:
         if is_address(text):  # which may hold "::" itself
             return cls(target=text.strip(), heads=tuple(map(str, heads)), **settings)
         target, *others = (part.strip() for part in text.strip().split(SEPARATOR))
-        own = tuple(
-            part for part in others if part and kind_in(Path(part).expanduser()) is not None
-        )
+        own = tuple(part for part in others if part and kind_in(expanded(part)) is not None)
         drafts = [part for part in others if part not in own]
         if len(drafts) > 1:
             for path in map(Path, drafts):
-                if path.name != str(path) and not path.expanduser().exists():
+                if path.name != str(path) and not expanded(path).exists():
                     raise ModelError(f"There is no folder or file {path}. Check the path.")
             raise IncompatiblePair(
                 f"{' and '.join(drafts)} are both draft models, and only one can be loaded. "

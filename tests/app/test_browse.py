@@ -28,8 +28,9 @@ def test_models_stand_first_then_folders_and_nothing_else(home: Path) -> None:
     assert (found["path"], found["parent"], found["more"]) == (str(home), str(home.parent), 0)
     assert listing(str(home / "Z.gguf"), Path("/"))["path"] == str(home)
     assert listing("/", home)["parent"] is None
-    with pytest.raises(InvalidRequest, match="cannot be opened"):
-        listing(str(home / "none"), home)
+    for bad in (str(home / "none"), "~nobody-here/models", "a\0b"):
+        with pytest.raises(InvalidRequest, match="cannot be opened"):
+            listing(bad, home)
 
 
 def test_a_dropped_file_is_found_by_name_and_size(home: Path) -> None:

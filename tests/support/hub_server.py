@@ -19,7 +19,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 import pytest
 
-from engine.loading.hub import errors, transfer
+from engine.loading.hub import errors
 from engine.machine.secrets import HUB_TOKEN_FILE
 
 COMMIT = "c0ffee" + "0" * 34
@@ -34,7 +34,8 @@ def _set() -> threading.Event:
 
 @dataclass
 class HostedRepository:
-    """One repository. ``breaks``: by file, after how many bytes its next GETs are cut off.
+    """One repository. ``breaks``: by file, after how many bytes its next GETs are cut off, or if
+    ``silent`` send nothing more.
 
     ``hollow``: by file, how many of its next GETs end properly without a byte of it. ``refusals``: by
     file, and by "" for the model's information, the status and Retry-After of its next answers.
@@ -48,6 +49,7 @@ class HostedRepository:
     gated: bool = False
     token: str = "hf_right"
     breaks: dict[str, list[int]] = field(default_factory=dict)
+    silent: bool = False
     hollow: dict[str, int] = field(default_factory=dict)
     refusals: dict[str, list[tuple[int, str | None]]] = field(default_factory=dict)
     private: bool = False
@@ -78,6 +80,7 @@ class HubServer:
     def __init__(self, repositories: dict[str, HostedRepository]) -> None:
         self.repositories = repositories
         self.seen: list[Seen] = []
+        self.over = threading.Event()
         self._http = _Server(("127.0.0.1", 0), _Handler)
         self._http.hub = self
         self._thread = threading.Thread(target=self._http.serve_forever, args=(0.02,), daemon=True)
@@ -100,6 +103,7 @@ class HubServer:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self.over.set()
         self._http.shutdown()
         self._http.server_close()
         self._thread.join()
@@ -209,6 +213,8 @@ class _Handler(BaseHTTPRequestHandler):
         except OSError:
             pass  # the client went away
         if limit < len(content):
+            if repository.silent:
+                self.server.hub.over.wait(60)
             self.close_connection = True
 
 
@@ -270,10 +276,9 @@ def _etag(content: bytes) -> str:
 
 
 def use_hub(hub: HubServer, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Download from ``hub``, in small parts and with short waits; keep token and cache in ``folder``."""
+    """Download from ``hub``, with short waits; keep token and cache in ``folder``."""
     monkeypatch.setenv("HF_ENDPOINT", hub.url)
     monkeypatch.setenv(HUB_TOKEN_FILE, str(folder / "token"))
     monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.fail.Keyring")
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(folder / "cache"))
     monkeypatch.setattr(errors, "BACKOFF_S", 0.01)
-    monkeypatch.setattr(transfer, "_CHUNK", 1024)

@@ -35,8 +35,8 @@ def folder_for(spec: ModelSpec, models: Path) -> Path:
     """Return a model's folder in the models folder, which need not exist."""
     if spec.path is not None:
         return spec.path
-    name = repository_of(spec).replace("/", "--")
-    return models / (name if spec.revision == "main" else f"{name}--{spec.revision}")
+    name = repository_of(spec)
+    return models / flat(name if spec.revision == "main" else f"{name}--{spec.revision}")
 
 
 def locate(spec: ModelSpec, models: Path | None) -> Path | None:
@@ -206,7 +206,7 @@ def _drop_empty(folder: Path, models: Path) -> None:
 
 
 def flat(name: str) -> str:
-    """Return a file's name with its folders, as one name for ``PARTIAL``."""
+    """Return a name on the hub, which may have folders in it, as the name of one file or folder."""
     return name.replace("/", "--")
 
 
@@ -224,8 +224,12 @@ def discard(spec: ModelSpec, models: Path) -> None:
         return
     folder = folder_for(spec, models)
     if spec.file:
-        for file in _of_gguf(spec, folder):
+        notes = [folder / PARTIAL / f"{flat(name)}.version" for name in parts_named(spec.file)]
+        for file in (*_of_gguf(spec, folder), *notes):
             file.unlink(missing_ok=True)
+        kept = SUFFIX, ".safetensors", ".part"
+        if folder.is_dir() and not any(each.suffix in kept for each in folder.rglob("*")):
+            shutil.rmtree(folder)
     elif folder.is_dir() and not any(folder.rglob(f"*{SUFFIX}")):
         shutil.rmtree(folder)
 

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from engine.errors import DownloadError, InvalidRequest
-from engine.files import parse_json
+from engine.files import expanded, parse_json
 from engine.loading.hub.disk import endpoint, folder_for
 from engine.loading.specs import ModelSpec, without_part
 from engine.machine.secrets import hub_token
@@ -49,9 +49,10 @@ def named_in(text: str) -> tuple[str, str]:
     """
     text = text.strip().strip("\"'")
     if "://" in text:
-        parts = urlsplit(text).path.strip("/").split("/")
+        parts = [unquote(part) for part in urlsplit(text).path.strip("/").split("/")]
         name = "/".join(parts[:2])
-        revision = parts[3] if parts[2:3] in (["tree"], ["blob"]) and len(parts) > 3 else "main"
+        named = parts[2:3] in (["tree"], ["blob"], ["resolve"])
+        revision = parts[3] if named and len(parts) > 3 else "main"
     else:
         name, _, revision = text.partition("@")
     if not _NAME.fullmatch(name):
@@ -65,7 +66,7 @@ def named_in(text: str) -> tuple[str, str]:
 
 def names_repository(text: str) -> bool:
     """Return whether ``text`` means a repository: neither a path here nor the id of a model."""
-    if "/" not in text or Path(text).expanduser().exists():
+    if "/" not in text or expanded(text).exists():
         return False
     try:
         named_in(text)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
 
-from huggingface_hub import HfApi, get_hf_file_metadata, hf_hub_url
+from huggingface_hub import HfApi, constants, get_hf_file_metadata, hf_hub_url
 from huggingface_hub.errors import EntryNotFoundError, GatedRepoError, RepositoryNotFoundError
 from huggingface_hub.hf_api import RepoSibling
 from huggingface_hub.utils import (  # type: ignore[attr-defined]  # documented, but re-exported implicitly
@@ -105,7 +105,6 @@ _SMALL_FILES = (
 )  # fmt: skip
 _LICENCES = ("LICENSE*",)
 _SPARE_SPACE = 512_000_000  # left free on the disk, so that the machine stays usable
-_CHUNK = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +145,10 @@ class Transfer:
         api = HfApi(endpoint=endpoint(), token=self._token)
         info = self._retry.call(
             lambda: api.model_info(
-                self._repository, revision=self._spec.revision, files_metadata=True
+                self._repository,
+                revision=self._spec.revision,
+                files_metadata=True,
+                timeout=constants.HF_HUB_DOWNLOAD_TIMEOUT,
             ),
             first=True,
         )
@@ -302,13 +304,20 @@ class Transfer:
         headers["Accept-Encoding"] = "identity"
         if had:
             headers["Range"] = f"bytes={had}-"
-        with get_session().stream("GET", url, headers=headers, follow_redirects=True) as response:
+        # The client's own requests never time out: a connection that dies silently would hang here.
+        with get_session().stream(
+            "GET",
+            url,
+            headers=headers,
+            follow_redirects=True,
+            timeout=constants.HF_HUB_DOWNLOAD_TIMEOUT,
+        ) as response:
             hf_raise_for_status(response)
             whole = had > 0 and response.status_code == 200
             if whole:  # the server ignored Range and starts over
                 self._meter.arrived(name, -had, now=False)
             with part.open("wb" if whole else "ab") as stream:
-                for chunk in response.iter_bytes(_CHUNK):
+                for chunk in response.iter_bytes():
                     stream.write(chunk)
                     self._meter.arrived(name, len(chunk))
                     self._stop_if_cancelled()
@@ -361,7 +370,7 @@ def _leads_out(name: str) -> bool:
 
 def _shards(index: Path) -> list[str]:
     try:
-        names = sorted(set(read_json(index)["weight_map"].values()))
+        names = sorted({str(name) for name in read_json(index)["weight_map"].values()})
     except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
         raise DownloadError(
             f"{index} is not an index of weights. Delete it and try again."

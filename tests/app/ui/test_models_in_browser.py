@@ -15,7 +15,7 @@ from playwright.sync_api import expect
 from app.settings.preferences import LoadOptions
 from app.ui.controls.pickers import Pickers
 from engine.errors import ModelError
-from engine.loading.hub import errors, transfer
+from engine.loading.hub import errors
 from engine.loading.progress import LoadProgress, Stage
 from engine.machine.secrets import HUB_TOKEN_FILE, hub_token
 from engine.models.checkpoints.checkpoint import inspect
@@ -53,7 +53,6 @@ def hosted(app: App) -> Iterator[HubServer]:
         patch.setattr("huggingface_hub.constants.HF_TOKEN_PATH", str(app.data_dir / "login"))
         patch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(app.data_dir / "cache"))
         patch.setattr(errors, "BACKOFF_S", 0.01)
-        patch.setattr(transfer, "_CHUNK", 1024)
         yield server
 
 

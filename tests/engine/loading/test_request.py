@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.errors import IncompatiblePair, InvalidRequest
+from engine.errors import IncompatiblePair, InvalidRequest, ModelError
+from engine.loading.catalog import Catalog
 from engine.loading.request import LoadRequest
 
 
@@ -42,6 +43,10 @@ def test_other_heads_stand_behind_those_in_the_text(head: str) -> None:
 def test_two_drafts_are_refused() -> None:
     with pytest.raises(IncompatiblePair, match="two and three are both draft models"):
         LoadRequest.parse("one::two::three")
+    with pytest.raises(ModelError, match="There is no folder or file ~nobody-here/a"):
+        LoadRequest.parse("one::~nobody-here/a::two")
+    with pytest.raises(ModelError, match=r"There is no folder .*~nobody-here/a"):
+        Catalog((), ()).spec("~nobody-here/a")
 
 
 @pytest.mark.parametrize(

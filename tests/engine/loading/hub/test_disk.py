@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from engine.errors import InvalidRequest
 from engine.loading.hub import disk
+from engine.loading.specs import ModelSpec
 from tests.support.folders import write_model
 
 
@@ -70,6 +72,25 @@ def test_nothing_outside_is_deleted_whatever_is_asked(models: Path, tmp_path: Pa
             disk.delete(models, path, ())
     assert (tmp_path / "precious" / "model.safetensors").is_file()
     assert (models / "owner--whole" / "config.json").is_file()
+
+
+def test_of_a_file_that_was_thrown_away_nothing_is_left(models: Path) -> None:
+    """Its licence and its notes stayed, and were listed as an unfinished model."""
+    files = models / "maker--Tale-GGUF"
+    (files / "LICENSE").write_text("free")
+    partial = files / ".partial"
+    partial.mkdir()
+    named = ModelSpec(id="", name="", repository="maker/Tale-GGUF", file="c.gguf")
+    other = replace(named, file="d.gguf")
+    for name in ("c.gguf", "d.gguf"):
+        (partial / f"{name}.x.part").touch()
+        (partial / "LICENSE.version").touch()
+    disk.discard(named, models)
+    assert [one.name for one in files.glob("*.gguf")] and [*partial.glob("d.*")]
+    for file in files.glob("*.gguf"):
+        file.unlink()
+    disk.discard(other, models)
+    assert not files.exists()
 
 
 def test_what_is_in_use_stays(models: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from engine.loading import hub
@@ -36,6 +37,9 @@ def test_a_truncated_model_is_not_complete(server: HubServer, models: Path) -> N
 def test_other_revisions_have_folders_of_their_own(tmp_path: Path) -> None:
     spec = ModelSpec(id="x", name="X", repository="owner/tiny", revision="v2")
     assert hub.folder_for(spec, tmp_path) == tmp_path / "owner--tiny--v2"
+    # It was a folder within others, in which nothing was found after the download.
+    nested = hub.folder_for(replace(spec, revision="refs/pr/1"), tmp_path)
+    assert nested == tmp_path / "owner--tiny--refs--pr--1"
 
 
 def test_an_embedded_model_that_is_gone_cannot_be_downloaded(tmp_path: Path, models: Path) -> None:

@@ -8,7 +8,6 @@ import pytest
 
 from engine.errors import DownloadError, InvalidRequest
 from engine.loading import hub
-from engine.loading.hub import transfer
 from engine.loading.hub.repository import named_in
 from tests.support.hub_server import HostedRepository, HubServer
 
@@ -31,6 +30,7 @@ FILES = {
         ("owner/name@v2", ("owner/name", "v2")),
         ("https://huggingface.co/owner/name", ("owner/name", "main")),
         ("https://hf.co/owner/name/tree/v2?x=1", ("owner/name", "v2")),
+        ("https://hf.co/owner/name/resolve/refs%2Fpr%2F1/a.gguf", ("owner/name", "refs/pr/1")),
         ("https://huggingface.co/owner/name/blob/main/a.gguf", ("owner/name", "main")),
     ],
 )
@@ -64,10 +64,7 @@ def test_its_models_are_told_with_licence_type_and_size(
     ]
 
 
-def test_one_gguf_file_is_downloaded_with_all_its_parts(
-    server: HubServer, models: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(transfer, "_CHUNK", 64)
+def test_one_gguf_file_is_downloaded_with_all_its_parts(server: HubServer, models: Path) -> None:
     hosted = server.repositories["maker/Tale-GGUF"] = HostedRepository(FILES, block=64)
     split, single = hub.look_up("maker/Tale-GGUF").choices
     path = hub.download(split, models)

@@ -22,8 +22,7 @@ from tests.support.places import ROOT
 
 @pytest.fixture
 def big_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small files, but many steps: read and report every block."""
-    monkeypatch.setattr(transfer, "_CHUNK", 4096)
+    """Small files, but many steps: report every block."""
     monkeypatch.setattr(transfer, "_REPORT_S", 0.0)
 
 
@@ -38,6 +37,18 @@ def test_a_broken_connection_is_continued_where_it_broke(
     assert ranges == [None, f"bytes={5 * 4096}-", f"bytes={8 * 4096}-"]
     assert (folder / WEIGHTS).read_bytes() == repository.files[WEIGHTS]
     assert reports[-1].bytes == reports[-1].total
+
+
+def test_a_connection_that_dies_silently_is_continued(
+    server: HubServer, repository: HostedRepository, models: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It hung for ever, whatever was cancelled, and the last part of a megabyte was not on disk."""
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_DOWNLOAD_TIMEOUT", 0.3)
+    repository.breaks[WEIGHTS], repository.silent = [5 * 4096], True
+    folder = hub.download(SPEC, models)
+    ranges = [seen.range for seen in server.seen if seen.method == "GET/file"][-2:]
+    assert ranges == [None, f"bytes={5 * 4096}-"]
+    assert (folder / WEIGHTS).read_bytes() == repository.files[WEIGHTS]
 
 
 def cancel_in_the_weights(server: HubServer, repository: HostedRepository, models: Path) -> int:
@@ -167,10 +178,8 @@ def test_a_wrong_checksum_is_found_whatever_the_etag_says(
 KILLED = """
 import sys
 from engine.loading import hub
-from engine.loading.hub import transfer
 from engine.loading.specs import ModelSpec
 from pathlib import Path
-transfer._CHUNK = 4096
 hub.download(ModelSpec(id="tiny", name="Tiny", repository="owner/tiny"), Path(sys.argv[1]))
 """
 
