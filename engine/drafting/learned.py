@@ -29,6 +29,8 @@ log = logging.getLogger(__name__)
 
 LESSON_BYTES = 8 << 20
 """The most that lessons of one head take on disk: some million and a half tokens."""
+LONGEST = 4096
+"""Tokens of a lesson; the hidden states of one take 134 MB for a target of 8 billion parameters."""
 PROMPT_TAIL = 512
 """Tokens of a prompt that are kept in front of a reply."""
 
@@ -154,8 +156,9 @@ class LearnedHead:
         files.add([start - first, *tokens[first:]])
 
     def lessons(self, context: int) -> list[Lesson]:
-        """Return all lessons, the oldest first. One that is longer than ``context`` loses the first of
-        its prompt, which keeps half of that, and the last of its reply."""
+        """Return all lessons, the oldest first. One that is longer than ``context`` or ``LONGEST``
+        loses the first of its prompt, which keeps half of that, and the last of its reply."""
+        context = min(context, LONGEST)
         older, newer = ReplyFiles(self.folder).read()
         found = []
         for start, *tokens in (*older, *newer):

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
+from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol, TypeVar, cast
 
@@ -121,8 +122,8 @@ def learn(slices: Slices, subject: Subject, state: LearnedState, lessons: list[L
     first = [weight.detach().clone() for weight in trainer.module.parameters()]
     recording = Recording(place.work / "states", with_normed(trainer.aux_layers))
     learned = lessons[: -len(held_out)]
-    again = [_again(slices, subject, lesson, seed) for seed, lesson in enumerate(learned)]
-    _compute(slices, recording, [*learned, *again, *others[: -len(kept)]])
+    studied = _studied(slices, subject, learned, others[: -len(kept)])
+    own = _compute(slices, recording, studied).intersection(learned)
     positions = sum(reply.length for reply in recording.replies)
     recipe = replace(_RECIPE, seed=len(state.trials))
     task = DistilTask(trainer, recording, recipe, view.device, lambda tell: {})
@@ -141,8 +142,8 @@ def learn(slices: Slices, subject: Subject, state: LearnedState, lessons: list[L
         after, others_after = (accepted_length(slices, plan, texts) for texts in (held_out, kept))
         tried[made] = Trial(
             at=date.today().isoformat(),
-            replies=len(learned),
-            tokens=sum(len(lesson.tokens) - lesson.start for lesson in learned),
+            replies=len(own),
+            tokens=sum(len(lesson.tokens) - lesson.start for lesson in own),
             seconds=round(time.monotonic() - began, 1),
             before=before,
             after=after,
@@ -230,6 +231,19 @@ def _again(slices: Slices, subject: Subject, lesson: Lesson, seed: int) -> Lesso
     return Lesson((*asked, *reply), lesson.start)
 
 
+def _studied(
+    slices: Slices, subject: Subject, learned: Sequence[Lesson], general: Sequence[Lesson]
+) -> Iterator[Lesson]:
+    """Yield by turns, since not all may have room: a reply to a general prompt, the newest one of the
+    user's, and another one to its prompt, which is written now."""
+    others = iter(general)
+    for seed, lesson in reversed([*enumerate(learned)]):
+        yield from islice(others, 1)
+        yield lesson
+        yield _again(slices, subject, lesson, seed)
+    yield from others
+
+
 def _written(slices: Slices, asked: list[int], info: ModelInfo, seed: int) -> list[int]:
     """Return the target's reply, of at most ``_REPLY`` tokens; every other one is sampled."""
     most = min(_REPLY, info.context - len(asked))
@@ -246,21 +260,24 @@ def _written(slices: Slices, asked: list[int], info: ModelInfo, seed: int) -> li
     return reply
 
 
-def _compute(slices: Slices, recording: Recording, lessons: Sequence[Lesson]) -> None:
-    """Record the hidden states of the newest lessons that there is room for."""
+def _compute(slices: Slices, recording: Recording, lessons: Iterable[Lesson]) -> set[Lesson]:
+    """Record the hidden states of the first lessons, as many as there is room for, and return these."""
+    recorded = set[Lesson]()
     shard: list[tuple[RecordedReply, Tensor]] = []
     room = _STATE_BYTES
-    for lesson in reversed(lessons):
+    for lesson in lessons:
         states = _states(slices, recording, lesson.tokens)
         room -= 2 * states.numel()
         if room < 0:
             break
+        recorded.add(lesson)
         shard.append((RecordedReply(lesson.tokens, lesson.start, 0.0), states))
         if len(shard) == _SHARD:
             recording.add(shard)
             shard = []
     if shard:
         recording.add(shard)
+    return recorded
 
 
 def _states(slices: Slices, recording: Recording, tokens: Sequence[int]) -> Tensor:

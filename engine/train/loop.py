@@ -10,11 +10,12 @@ from typing import Any, Generic, Protocol, TypeVar
 import torch
 from torch import Tensor
 
+from engine.errors import MALFORMED
 from engine.train.optim import Optimizers
 from engine.train.output.checkpoint import load_checkpoint, save_checkpoint, uninterrupted
 from engine.train.output.run_directory import RunDirectory
 from engine.train.progress import Clock, Phase, Progress, ProgressFile, Tell, Timer
-from engine.train.schema import Budget, OptimizerStage
+from engine.train.schema import Budget, OptimizerStage, RecipeError
 
 _LOG_EVERY = 20  # steps
 
@@ -95,12 +96,18 @@ class Loop(Generic[B]):
         self._clock = clock
 
     def restore(self) -> None:
-        """Continue from the latest checkpoint, if there is one."""
+        """Continue from the latest checkpoint, if any. Raises RecipeError for another recipe's."""
         state = load_checkpoint(self._checkpoint)
         if state is None:
             return
-        self._model.load_state_dict(state["model"])
-        self._optimizers.load_state_dict(state["optimizers"])
+        try:
+            self._model.load_state_dict(state["model"])
+            self._optimizers.load_state_dict(state["optimizers"])
+        except (RuntimeError, *MALFORMED) as error:
+            raise RecipeError(
+                f"{self._checkpoint} is of a recipe with another shape or optimizer. Start over "
+                "(--fresh), or choose another --out."
+            ) from error
         self._clock = Clock(self._stage.budget, state["tokens"], state["seconds"])
         self._step = state["step"]
         self._task.restore(state["feed"])

@@ -17,13 +17,15 @@ from engine.loading.compile_first import compile_first, needs_step
 from engine.loading.loader import load_planned
 from engine.loading.planning.model_plan import plan_model
 from engine.loading.planning.pairing import vocabularies
+from engine.local.session import Session
 from engine.machine import devices
 from engine.machine.devices import Device
 from engine.models.base import HiddenStateModel, Model
 from engine.models.checkpoints.checkpoint import inspect
 from engine.models.hidden_states import distinct, entering
-from engine.train.data.generation import at_once, record
-from engine.train.data.prompts import Prompts
+from engine.request import Request, Speculation
+from engine.train.data.generation import at_once, none_taken, record, takes
+from engine.train.data.prompts import Prompt, Prompts
 from engine.train.data.recording import Recording, with_normed
 from engine.train.device import choose_device, torch_yields
 from engine.train.distillation import DistilTask, measure
@@ -51,7 +53,8 @@ def distil(
     ``target`` is a folder or a GGUF file. ``draft``: a model that drafts while it is recorded, if it
     cannot give several replies at once.
     A stopped run continues from its last shard of replies and its last checkpoint. Raises ModelError for
-    a target without hidden states, RecordingError when the disk is full.
+    a target without hidden states, PromptsError if it takes no prompt, RecordingError when the disk is
+    full, RecipeError for the checkpoint of another recipe.
     """
     folder, kind = RunDirectory(out), recipe.kind
     training_device = choose_device(recipe.device, recipe.threads)
@@ -78,6 +81,7 @@ def distil(
     aux_layers = distinct((*trainer.aux_layers, *entering(*layers)))
     recording = Recording(folder.recording, with_normed(aux_layers), model.info.name)
     progress = ProgressFile(folder.progress)
+    held_out = _taken(model, codec, prompts.held_out, device)
     with torch_yields(model):
         record(
             model, codec, prompts.learned, recipe.replies, recording, recipe.seed, progress, device,
@@ -91,9 +95,7 @@ def distil(
         trainer.export(folder.trial(kind))
         resources = _resources(kind, folder.trial(kind), target, device)
         with torch_yields(model):
-            return measure(
-                model, codec, resources, kind, trainer.depth, prompts.held_out, device, tell
-            )
+            return measure(model, codec, resources, kind, trainer.depth, held_out, device, tell)
 
     task = DistilTask(trainer, recording, recipe, training_device, evaluate)
     loop = Loop(kind, trainer.module, recipe, task, folder)
@@ -109,6 +111,18 @@ def distil(
     )
     report(f"{kind}: {json.dumps(last)}, in {result}")
     return result
+
+
+def _taken(
+    model: Model, codec: TextCodec, prompts: tuple[Prompt, ...], device: Device
+) -> list[Prompt]:
+    """Return the prompts that the model takes. Raises PromptsError if there are none."""
+    session, plain = Session(model, codec, Resources(), device), Speculation(proposer="none")
+    taken = [one for one in prompts if takes(session, Request(messages=one, speculation=plain))]
+    session.close()
+    if not taken:
+        raise none_taken(model)
+    return taken
 
 
 def _load(folder: Path, device: Device) -> Model:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,7 +24,7 @@ from app.runtime import Runtime, create_runtime
 from app.settings.preferences import PreferencesFile
 from engine.api import Generation, LoadRequest
 from engine.drafting import heads
-from engine.drafting.learned import LearnedHead, LearnedState, Lesson
+from engine.drafting.learned import LONGEST, LearnedHead, LearnedState, Lesson
 from engine.events import Finished, FinishReason, Started
 from engine.kernels.native.library import Library
 from engine.local.pair import LoadedPair
@@ -259,6 +260,31 @@ def test_lessons_are_bounded_and_the_oldest_go_first(tmp_path: Path) -> None:
     lessons = place.lessons(1024)
     assert [lesson.tokens[0] for lesson in lessons] == list(range(200 - len(lessons), 200))
     assert all((len(lesson.tokens), lesson.start) == (612, 512) for lesson in lessons)
+    place = LearnedHead(tmp_path / "long")
+    place.add(range(9000), 40)
+    assert [lesson.tokens for lesson in place.lessons(9000)] == [tuple(range(LONGEST))]
+
+
+def test_the_newest_replies_are_learned_from_and_no_more_are_written_than_have_room(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A second reply was written to each of thousands of prompts, which left the user's no room."""
+    written, recorded = list[int](), list[Any]()
+
+    def again(_slices: Any, _subject: Any, lesson: Lesson, seed: int) -> Lesson:
+        written.append(seed)
+        return replace(lesson, start=1)
+
+    monkeypatch.setattr(learning, "_again", again)
+    monkeypatch.setattr(learning, "_states", lambda *_: torch.zeros(1, 4, 4))
+    monkeypatch.setattr(learning, "_STATE_BYTES", 7 * 32)
+    users, general = ([Lesson((at + each,), 0) for each in range(100)] for at in (0, 1000))
+    nothing: Any = None
+    recording: Any = SimpleNamespace(add=recorded.extend)
+    learning._compute(nothing, recording, learning._studied(nothing, nothing, users, general))
+    found = [(reply.tokens[0], reply.start) for reply, _ in recorded]
+    assert found == [(1000, 0), (99, 0), (99, 1), (1001, 0), (98, 0), (98, 1), (1002, 0)]
+    assert written == [99, 98]
 
 
 def test_a_lesson_longer_than_the_context_is_cut(tmp_path: Path, library: Library) -> None:

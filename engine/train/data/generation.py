@@ -16,14 +16,14 @@ from engine.decoding.target import Target
 from engine.decoding.text.codec import TextCodec
 from engine.decoding.work import WorkItem
 from engine.drafting.resources import DRAFT, Resources
-from engine.errors import ContextExceeded
+from engine.errors import InvalidRequest
 from engine.local.session import Session
 from engine.machine.devices import Device
 from engine.models.base import BatchModel, Model
 from engine.models.hidden_states import AuxLayer
 from engine.reply import ReplyState
 from engine.request import Control, Request, Speculation
-from engine.train.data.prompts import Prompt
+from engine.train.data.prompts import Prompt, PromptsError
 from engine.train.data.recording import RecordedReply, Recording, batched
 from engine.train.progress import Phase, ProgressFile, Timer, report
 from engine.train.recipe import RepliesStage
@@ -74,9 +74,9 @@ def record(
 ) -> None:
     """Add the replies that ``recording`` lacks, up to the size and time that ``stage`` allows.
 
-    Prompts longer than the context are skipped. ``place`` as of ``Session``. Requests are batched if the
-    model can; otherwise ``drafting`` may hold a draft model, and without one n-grams draft. Raises
-    RecordingError when the disk is full.
+    Prompts that the model does not take are skipped. ``place`` as of ``Session``. Requests are batched if
+    the model can; otherwise ``drafting`` may hold a draft model, and without one n-grams draft. Raises
+    RecordingError when the disk is full, PromptsError if it takes none.
     """
     heads: dict[str, Any] = {_StateRecorder.kind: _StateRecorder(recording.aux_layers)}
     resources = replace(drafting or Resources(), heads=heads)
@@ -85,7 +85,7 @@ def record(
     drafter = "best" if DRAFT in resources.loaded else "ngram"
     speculation = Speculation(proposer=drafter, controller=Control.OFF if batches else Control.AUTO)
     # Lazily: encoding thousands delays the first reply.
-    fitting = (one for one in _requests(prompts, stage, seed, speculation) if _fits(session, one))
+    fitting = (one for one in _requests(prompts, stage, seed, speculation) if takes(session, one))
     missing = islice(fitting, len(recording.replies), None)
     report(_beginning(len(recording.replies), len(prompts), stage))
     answers = _answers(session, recording, missing, len(prompts), stage, progress)
@@ -94,6 +94,8 @@ def record(
         recording.add(shard, time.monotonic() - start)
         start = time.monotonic()
     session.close()
+    if not recording.replies:
+        raise none_taken(model)
 
 
 def _answers(
@@ -154,12 +156,23 @@ def _requests(
         )
 
 
-def _fits(session: Session, request: Request) -> bool:
+def takes(session: Session, request: Request) -> bool:
+    """Return whether the model takes the prompt: it may be too long, or its template refuse it."""
     try:
         session.encode(request)
-    except ContextExceeded:
+    except InvalidRequest as error:
+        if error.field != "messages":
+            raise
         return False
     return True
+
+
+def none_taken(model: Model) -> PromptsError:
+    """Return the error for prompts of which the model takes none."""
+    return PromptsError(
+        f"{model.info.name} takes none of the prompts: they are longer than its context of "
+        f"{model.info.context:,} tokens, or its chat template refuses them. Choose other prompts."
+    )
 
 
 def _replies(

@@ -20,12 +20,12 @@ from engine.models.checkpoints.checkpoint import inspect
 from engine.train.data import generation
 from engine.train.data.batches import batch_of
 from engine.train.data.generation import record
-from engine.train.data.prompts import Prompts
+from engine.train.data.prompts import Prompts, PromptsError
 from engine.train.data.recording import Recording, RecordingError, with_normed
 from engine.train.heads.medusa import MedusaHeads, MedusaShape, MedusaTrainer
 from engine.train.recipe import Recipe, RepliesStage
 from engine.train.run import distil
-from engine.train.schema import Budget, OptimizerStage
+from engine.train.schema import Budget, OptimizerStage, RecipeError
 from engine.train.trainer import TargetView
 from engine.values.messages import Message
 from tests.support.checkpoints import LLAMA, write_random
@@ -114,6 +114,16 @@ def test_recording_stops_at_its_size_and_after_its_minutes(
         assert len(short.replies) == 1
 
 
+def test_prompts_that_the_target_does_not_take_are_left_out(target: Path, tmp_path: Path) -> None:
+    """One that was held out ended the training; where it took none, batches of nothing had no end."""
+    long, modest = (Message("user", "door " * 5000),), replace(RECIPE, budget=Budget(tokens=500))
+    for prompts in (Prompts((long,), ASKED[:2]), Prompts(ASKED[2:], (long,))):
+        with pytest.raises(PromptsError, match="takes none of the prompts"):
+            distil(modest, target, prompts, tmp_path / "none")
+    some = Prompts((long, *ASKED[2:]), (*ASKED[:2], long))
+    assert (distil(modest, target, some, tmp_path / "some") / "model.safetensors").is_file()
+
+
 def test_replies_of_another_model_are_not_learned_from(target: Path, tmp_path: Path) -> None:
     recording = Recording(tmp_path, with_normed(()), "one")
     record(load_model(target), TextCodec(target), ASKED[:1], RECIPE.replies, recording, seed=1)
@@ -164,6 +174,8 @@ def test_a_finished_run_has_nothing_more_to_do(target: Path, tmp_path: Path) -> 
     first = (distil(short, target, PROMPTS, tmp_path) / "model.safetensors").read_bytes()
     again = (distil(short, target, PROMPTS, tmp_path) / "model.safetensors").read_bytes()
     assert first == again
+    with pytest.raises(RecipeError, match="another shape or optimizer"):
+        distil(replace(short, shape={"heads": 3}), target, PROMPTS, tmp_path)
     other = distil(replace(short, seed=4), target, PROMPTS, tmp_path, resume=False)
     assert (other / "model.safetensors").read_bytes() != first
 
