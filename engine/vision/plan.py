@@ -54,7 +54,7 @@ class _Reader:
 def beside(model: Path) -> Path | None:
     """Return the mmproj file for the GGUF file of a model: the one that is named after it, else the only
     one in the folder. Of several types the widest."""
-    files = sorted(model.parent.glob(f"*mmproj*{SUFFIX}"))
+    files = sorted(one for one in model.parent.glob(f"*mmproj*{SUFFIX}") if one.is_file())
     own = without_type(name_of(model))
     named = [one for one in files if _named_after(one, own)]
     candidates = named or (files if len({_named(one) for one in files}) == 1 else [])

@@ -25,7 +25,7 @@ from engine.values import MAX_STEP_ROWS
 
 Probabilities = c.Array[c.c_float]
 
-FUNCTIONS = {**native.GATES, "sigmoid": 4, "identity": 5}
+FUNCTIONS = {**native.GATES, "sigmoid": 5, "identity": 6}
 """Functions of ``activate``, as in program.h."""
 _TABLES = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2}
 _WIDE = 1024

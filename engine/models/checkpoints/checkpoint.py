@@ -29,6 +29,7 @@ from engine.models.checkpoints.gguf.tokenizers.special_tokens import special_tok
 from engine.models.checkpoints.gguf.tokenizers.tokenizer import template_of
 from engine.models.checkpoints.prequantised import NF4, check_names, check_scheme
 from engine.models.checkpoints.tokenizer_files import tokenizer_signature
+from engine.models.checkpoints.tokenizer_folder import has_template
 from engine.models.checkpoints.weight_files import TensorInfo, read_json, read_tensors
 from engine.values import shown
 
@@ -211,7 +212,7 @@ def _inspect_folder(folder: Path) -> Checkpoint:
         bytes=tensor_bytes,
         dtype=_main_dtype(tensors),
         eos_ids=_eos_ids(folder, _text_part(config)),
-        has_chat_template=_has_chat_template(folder),
+        has_chat_template=has_template(folder),
     )
 
 
@@ -383,13 +384,6 @@ def _eos_ids(folder: Path, config: Mapping[str, Any]) -> tuple[int, ...]:
         value = config.get("eos_token_id")
     values = value if isinstance(value, list) else [value]
     return tuple(sorted({item for item in values if isinstance(item, int) and item >= 0}))
-
-
-def _has_chat_template(folder: Path) -> bool:
-    if (folder / "chat_template.jinja").is_file() or (folder / "chat_template.json").is_file():
-        return True
-    file = folder / "tokenizer_config.json"
-    return file.is_file() and bool(read_json(file).get("chat_template"))
 
 
 def weights_complete(folder: Path, *, head: bool = False) -> bool:

@@ -14,7 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from engine.errors import ModelError
+from engine.errors import MALFORMED, ModelError, what_failed
 from engine.models.checkpoints.gguf.description import describe, is_gguf
 from engine.models.checkpoints.gguf.tokenizers.special_tokens import TokenType
 from engine.models.checkpoints.tokenizer import read_tokenizer, version_of
@@ -86,12 +86,17 @@ def _signature(path: Path, _version: tuple[int, int]) -> TokenizerSignature:
     if is_gguf(path):
         return _of_metadata(path, describe(path).metadata)
     content = read_tokenizer(path)
-    model = content["model"]
-    added = {int(token["id"]): str(token["content"]) for token in content.get("added_tokens") or []}
-    ids = token_ids(model)
+    model, listed = content["model"], content.get("added_tokens") or []
+    try:
+        added = {int(token["id"]): str(token["content"]) for token in listed}
+        ids, merges = token_ids(model), merge_texts(model)
+    except MALFORMED as error:
+        raise ModelError(
+            f"{path / FILE} is not a tokenizer ({what_failed(error)}). Download the file again."
+        ) from error
     base = {token: number for token, number in ids.items() if added.get(number) != token}
     tokens = len(set(ids.values()) | added.keys())
-    return _condensed(path, tokens, base, merge_texts(model), added)
+    return _condensed(path, tokens, base, merges, added)
 
 
 def _of_metadata(file: Path, metadata: Mapping[str, Any]) -> TokenizerSignature:

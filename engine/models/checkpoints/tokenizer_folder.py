@@ -11,12 +11,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from engine.errors import ModelError, what_failed
+from engine.errors import MALFORMED, ModelError, what_failed
 from engine.files import read_json
 from engine.models.checkpoints.chat_template import Render, renderer
 
 FILE = "tokenizer.json"
 _CONFIG, _TEMPLATE = "tokenizer_config.json", "chat_template.jinja"
+_OLDER_TEMPLATE = "chat_template.json"
 _OLDER_NAMES = "special_tokens_map.json"
 """Names of special tokens, if the config does not list its added tokens."""
 _EXTRA = ("extra_special_tokens", "additional_special_tokens")
@@ -62,10 +63,19 @@ def chat_template(folder: Path, config: Mapping[str, Any]) -> str | None:
     file = folder / _TEMPLATE
     if file.is_file():
         return file.read_text(encoding="utf-8")
-    template = config.get("chat_template")
+    key = "chat_template"
+    template = config.get(key) or _object(folder / _OLDER_TEMPLATE).get(key)
     if isinstance(template, list):
         template = {each.get("name"): each.get("template") for each in template}.get("default")
-    return None if template is None else str(template)
+    return str(template) if template else None
+
+
+def has_template(folder: Path) -> bool:
+    """Return whether there is a chat template. Raises ModelError."""
+    try:
+        return chat_template(folder, read_config(folder)) is not None
+    except (OSError, *MALFORMED) as error:
+        raise ModelError(broken(folder, error)) from error
 
 
 def _object(file: Path) -> dict[str, Any]:

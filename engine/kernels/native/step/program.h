@@ -41,7 +41,7 @@ enum class Code : int32_t {
 enum class Table : int32_t { FP32 = 0, BF16 = 1, FP16 = 2 };
 
 // Functions of ACTIVATE beside a decoder's gates.
-constexpr int32_t SIGMOID = 4, IDENTITY = 5;
+constexpr int32_t SIGMOID = 5, IDENTITY = 6;
 
 // One layer's keys and values of one sequence, as attention.h reads them: keys [kv_heads][capacity / 16][head_dim][16], values
 // [kv_heads][capacity][head_dim]. They move when they grow.

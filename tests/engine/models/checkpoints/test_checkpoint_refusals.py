@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from engine.errors import ModelError
-from engine.models.checkpoints.checkpoint import inspect
+from engine.models.checkpoints.checkpoint import inspect, weights_complete
 from tests.support.folders import safetensors_bytes, write_model
 
 INDEX = "model.safetensors.index.json"
@@ -276,3 +276,20 @@ def test_a_broken_tokenizer(tmp_path: Path) -> None:
     folder = write_model(tmp_path)
     (folder / "tokenizer.json").write_text('{"model": ')
     assert "tokenizer.json is not valid JSON" in refusal(folder)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        {"model": {"vocab": {"a": None}}},
+        {"model": {"vocab": "abc"}},
+        {"model": {"vocab": {"a": 0}, "merges": [[1, 2]]}},
+        {"model": {"vocab": {"a": 0}}, "added_tokens": [{"content": "x"}]},
+    ],
+)
+def test_a_tokenizer_of_wrong_values(tmp_path: Path, content: object) -> None:
+    """Python's errors ended the command, and the look through the models folder."""
+    folder = write_model(tmp_path)
+    (folder / "tokenizer.json").write_text(json.dumps(content))
+    assert "tokenizer.json is not a tokenizer (" in refusal(folder)
+    assert not weights_complete(folder)

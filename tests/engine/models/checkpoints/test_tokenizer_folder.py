@@ -10,6 +10,7 @@ import pytest
 
 from engine.errors import ModelError
 from engine.models.checkpoints.tokenizer import load_tokenizer, named_ends
+from engine.models.checkpoints.tokenizer_folder import has_template
 from tests.support.checkpoints import write_tokenizer
 
 CHAT = [{"role": "user", "content": "hi"}]
@@ -69,6 +70,11 @@ def test_the_template_is_the_one_that_transformers_takes(tmp_path: Path) -> None
     folder = folder_with(tmp_path, chat_template=several)
     render = load_tokenizer(folder).render
     assert render is not None and render(CHAT) == "by name"
+    older = folder_with(tmp_path / "older", chat_template=None)
+    assert not has_template(older)
+    (older / "chat_template.json").write_text('{"chat_template": "in an older file"}')
+    render = load_tokenizer(older).render
+    assert has_template(older) and render is not None and render(CHAT) == "in an older file"
     (folder / "chat_template.jinja").write_text("by file {{ messages[0].content }}")
     render = load_tokenizer(folder).render
     assert render is not None and render(CHAT) == "by file hi"
