@@ -157,6 +157,7 @@ def prepare(
 
     runtime = create_runtime(data_dir, settings.load, most=settings.serving.most)
     runtime.alone, runtime.serving = alone, settings.serving
+    runtime.others = partial(instance.others, data_dir)
     runtime.fixed = settings.fixed
     if "idle_unload" not in settings.fixed:
         runtime.idle.minutes = runtime.preferences.read().idle_unload

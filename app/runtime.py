@@ -43,11 +43,12 @@ class Runtime:
     folders of ``system``; ``ending`` closes everything else that ends with the app.
 
     ``models`` is the folder of downloads; ``first`` is the pair that the app was started with. ``alone``:
-    whether no other app uses the data folder. ``serving`` and ``requests`` are settings and log of the
-    API. ``fixed``: names of the command line's options that were given, which no setting overrides.
-    ``tools``: the servers of tools that the user added. ``works``: whether something runs that the user
-    waits for. ``uses``: pairs that are in use beside the engine's. ``complaints``: the last warnings
-    and errors. ``instance``: the app's name in ``Via`` headers.
+    whether no other app used the data folder when it started; ``others``: whether one does now.
+    ``serving`` and ``requests`` are settings and log of the API. ``fixed``: names of the command line's
+    options that were given, which no setting overrides. ``tools``: the servers of tools that the user
+    added. ``works``: whether something runs that the user waits for. ``uses``: pairs that are in use
+    beside the engine's. ``complaints``: the last warnings and errors. ``instance``: the app's name in
+    ``Via`` headers.
     """
 
     engine: Engine
@@ -57,6 +58,7 @@ class Runtime:
     first: LoadRequest = field(default_factory=lambda: LoadRequest(target=""))
     system: System = field(default_factory=System.current)
     alone: bool = True
+    others: Callable[[], bool] = lambda: True
     serving: Serving = field(default_factory=Serving)
     fixed: frozenset[str] = frozenset()
     instance: str = wire.INSTANCE

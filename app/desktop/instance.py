@@ -75,10 +75,17 @@ def waiting(data_dir: Path, url: str) -> Iterator[None]:
             over.wait()
 
     threading.Thread(target=wait, name="next app", daemon=True).start()
-    try:
-        yield
-    finally:
-        over.set()
+    with announced(data_dir, url, f"instance-{os.getpid()}.json"):
+        try:
+            yield
+        finally:
+            over.set()
+
+
+def others(data_dir: Path) -> bool:
+    """Return whether another app uses this folder."""
+    found = map(_read, data_dir.glob("instance*.json"))
+    return any(each.alive for each in found if each and each.process != os.getpid())
 
 
 def running(data_dir: Path) -> Instance | None:
@@ -103,10 +110,10 @@ def _read(file: Path) -> Instance | None:
 
 
 @contextlib.contextmanager
-def announced(data_dir: Path, url: str) -> Iterator[None]:
+def announced(data_dir: Path, url: str, name: str = FILE) -> Iterator[None]:
     """Let other processes find this one at ``url``."""
     me = Instance(url, os.getpid(), psutil.Process().create_time())
-    file = data_dir / FILE
+    file = data_dir / name
     write_private(file, json.dumps(asdict(me)))
     try:
         yield

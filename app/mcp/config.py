@@ -191,6 +191,9 @@ class McpFile:
         with self._file.change() as values:
             known = values.setdefault("mcpServers", {})
             known.pop(instead_of, None)
+            for name in {each.name for each in servers} - known.keys():
+                if not name.isprintable():  # it stands where a call is approved
+                    raise _wrong(f"The name {name!r} has characters that cannot be shown.")
             known |= {each.name: each.entry() for each in servers}
             if len(known) > MOST_SERVERS:
                 raise _wrong(f"{len(known)} servers are too many (at most {MOST_SERVERS}).")

@@ -69,7 +69,7 @@ class Addresses:
     """ASGI middleware: every page's address is answered with the one document that holds all pages.
 
     What that names relatively lies at the root, it says that it is loading, ``head`` is added, and
-    Gradio's manifest is left out.
+    Gradio's manifest is left out. Gradio gets no query: it answers an unknown ``page`` with an error.
     """
 
     def __init__(self, app: ASGIApp, head: str, style: str) -> None:
@@ -82,7 +82,7 @@ class Addresses:
         if not asked or not (scope["path"] == "/" or is_page(scope["path"])):
             await self._app(scope, receive, send)
             return
-        root = {**scope, "path": "/", "raw_path": b"/"}
+        root = {**scope, "path": "/", "raw_path": b"/", "query_string": b""}
         rooted = rewriting(send, lambda _: True, lambda page, _: self._changed(page))
         await self._app(root, receive, rooted)
 

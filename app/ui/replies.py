@@ -13,7 +13,7 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -258,8 +258,9 @@ def _log(what: str, error: Exception) -> None:
 class LiveReplies:
     """All replies being written, and the last ones that ended."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self, store: Store, others: Callable[[], bool] = lambda: True) -> None:
+        """``others``: whether another app writes into the store."""
+        self._store, self._others = store, others
         self._lock = threading.Lock()
         self._numbers = itertools.count(1)
         self._all: dict[int, LiveReply] = {}
@@ -334,13 +335,17 @@ class LiveReplies:
             writing = next(
                 (each for each in self._all.values() if each.message == message.id), None
             )
-        own = message.id in self._store.own
-        if own and message.calls and (writing is None or writing.done.is_set()):
-            message = replace(message, calls=message.calls.interrupted())
-        if writing is not None:
-            return writing.over(message)
-        lost = message.status == "running" and own
-        return replace(message, status="interrupted") if lost else message
+        if writing is not None and not writing.done.is_set():
+            return message
+        lost = writing is None and message.status == "running"
+        left = replace(
+            message,
+            calls=message.calls and message.calls.interrupted(),
+            status="interrupted" if lost else message.status,
+        )
+        if left != message and (message.id in self._store.own or not self._others()):
+            message = left
+        return message if writing is None else writing.over(message)
 
     def _growing(self) -> list[LiveReply]:
         return [each for each in self._all.values() if not each.done.is_set()]

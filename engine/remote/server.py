@@ -70,7 +70,7 @@ class Server:
     @property
     def name(self) -> str:
         """The display name."""
-        return f"{self.kind} {self.version}".strip()
+        return "".join(filter(str.isprintable, f"{self.kind} {self.version}".strip()))
 
     def model(self, wanted: str) -> ServedModel:
         """Return the model of that id, with or without a tag; the first for "". Raise ModelError."""
@@ -101,7 +101,7 @@ async def look(client: Client) -> Server:
     kind, version = await _identify(client, listed)
     if kind is Kind.LM_STUDIO:
         listed = await _of_lm_studio(client) or listed
-    models = [_model(kind, entry) for entry in listed]
+    models = [_model(kind, entry) for entry in listed if entry["id"].isprintable()]
     if kind is Kind.LLAMA_SERVER and len(models) == 1:
         models = [await _of_props(client, models[0])]
     models.sort(key=lambda each: each.loaded is False)

@@ -259,6 +259,10 @@ def test_a_second_app_is_the_one_that_runs_once_the_first_has_ended(
     with listening() as url, ExitStack() as first:
         assert first.enter_context(instance.lock(tmp_path))
         with instance.waiting(tmp_path, url):
+            assert not instance.others(tmp_path)
+            with monkeypatch.context() as in_the_first:
+                in_the_first.setattr(os, "getpid", lambda: 1)
+                assert instance.others(tmp_path)
             first.close()
             end = time.monotonic() + 30
             while not (tmp_path / instance.FILE).exists() and time.monotonic() < end:

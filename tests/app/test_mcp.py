@@ -96,6 +96,21 @@ def test_a_file_of_another_app_makes_no_server_trusted_and_says_what_has_no_effe
     assert (found.servers[0].on, found.ignored) == (False, ("a: alwaysAllow",))
 
 
+def test_a_name_that_hides_what_it_is_is_not_added_and_an_older_one_can_be_turned_off(
+    tmp_path: Path,
+) -> None:
+    """It stands in "Run add from NAME?"."""
+    file = McpFile(tmp_path)
+    file.add((ServerConfig("a", command="x"),))
+    hidden = ServerConfig("\u202ecod", command="x")
+    with pytest.raises(InvalidRequest, match="cannot be shown"):
+        file.add((hidden,))
+    with file._file.change() as values:
+        values["mcpServers"][hidden.name] = hidden.entry()
+    file.change(hidden.name, on=False)
+    assert [each.on for each in file.servers()] == [True, False]
+
+
 def test_what_is_stored_comes_back_and_its_owner_alone_can_read_it(tmp_path: Path) -> None:
     file = McpFile(tmp_path)
     file.add((TOOLS, ServerConfig("h", url="http://e.org", headers={"A": "b"}, on=False)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import logging
 import threading
+import time
 from typing import ClassVar, Protocol
 
 from app.runtime import Runtime
@@ -35,7 +36,8 @@ class Measurements:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._numbers = itertools.count(1)
+        # A page that outlives the app must not take another's measurement for the one it followed.
+        self._numbers = itertools.count(int(1000 * time.time()))
         self._running: Measurement | None = None
         self._last: dict[str, tuple[int, Measurement]] = {}
         self._asked: tuple[str, View] = "", {}

@@ -101,6 +101,7 @@ export function useMeasurement<State extends object>(
   const start = async (endpoint: string, data = {}) => {
     const begun = await ask(endpoint, data);
     if (begun) watch(begun.number);
+    else refresh(); // another tab may have started one
   };
   const stop = () => void ask("stop");
   return { offer, state, stats, running, error, ask, refresh, start, stop };

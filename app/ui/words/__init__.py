@@ -1,5 +1,5 @@
-"""What the pages say from Python. How loading goes is said in app/loading.py, the scripts' own words in
-words.ts."""
+"""What the pages say from Python. How loading goes is said in app/loading.py; what a script says stands
+in it."""
 
 from __future__ import annotations
 
@@ -55,8 +55,6 @@ def field_malformed(name: str) -> str:
     return f"The page sent an invalid value for {name}. Reload the page and try again."
 
 
-# A reply as a file
-
 # Side panel
 NO_DRAFT = "No draft"
 QUANTIZATIONS: dict[str, str] = {
@@ -80,8 +78,6 @@ THINKING: dict[str, str] = {
     "high": "Thinking: high",
 }
 BALANCED, FIXED, EXACT = "Balanced", "Deterministic", "No drafting"
-
-# Settings
 
 # Race and tune
 MEASURED_PAIR_GONE = (
@@ -108,8 +104,6 @@ TOKEN_AT: dict[str, str] = {
     "file": "The access token is in {file}, readable only by you.",
     "login": "Using the access token of hf auth login.",
 }
-
-# Server
 
 # Train
 KINDS: dict[str, str] = {

@@ -16,6 +16,7 @@ from app.ui.endpoints import is_waiting, waits
 from app.ui.pages.chat.composer.attachments import Attachments
 from app.ui.pages.models.servers import ServersBackend
 from app.ui.pages.models.transfers import TransfersBackend
+from app.ui.pages.plan.backend import PlanBackend
 from engine.errors import InvalidRequest
 from tests.app.ui.conftest import awaited
 
@@ -60,4 +61,5 @@ def test_what_waits_for_others_holds_no_shared_thread_and_few_may_wait() -> None
     assert held == 0
     assert [each for each in found if each != "read"] == [{"refused": words.TOO_MANY_WAIT}] * 10
     slow = [Attachments.add_page, Attachments.add_private_page, ServersBackend.ask_server]
+    slow += [PlanBackend.make]
     assert all(map(is_waiting, (*slow, TransfersBackend.search, TransfersBackend.look_up)))

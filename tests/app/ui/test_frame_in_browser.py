@@ -57,6 +57,7 @@ def test_every_page_and_chat_has_an_address(page, app):
     for address in (
         app.url,
         f"{app.url}race",
+        f"{app.url}?page=server",  # Gradio's own query
     ):  # the pages are built by scripts, which takes seconds
         assert "Loading Foretoken" in page.request.get(address).text()
     assert page.evaluate("getComputedStyle(document.body, '::after').content") == "none"

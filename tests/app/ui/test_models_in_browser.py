@@ -8,6 +8,7 @@ import stat
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from playwright.sync_api import expect
@@ -251,6 +252,24 @@ def test_the_memory_is_a_bar_whose_context_slides(models):
     } <= set(kinds)
 
 
+def test_a_number_that_is_typed_stays_though_the_page_is_drawn_again(models):
+    opened = card(models, "large")
+    opened.locator("summary", has_text="Load options").click()
+    threads = opened.get_by_label("CPU threads")
+    threads.fill("1")
+    asked: list[str] = []
+    models.on("request", lambda request: asked.append(request.post_data or ""))
+    for _ in range(2):
+        models.evaluate("Foretoken.refresh()")
+        with models.expect_response(lambda answer: '"table"' in (answer.request.post_data or "")):
+            models.evaluate("document.querySelector('[data-action=again]').click()")
+    expect(models.locator(".counted")).not_to_contain_text("scanning")
+    assert not any('"load_options"' in each for each in asked)
+    expect(threads).to_have_value("1")
+    threads.fill("")
+    opened.locator("summary", has_text="Load options").click()
+
+
 def test_the_pickers_offer_what_was_found_and_the_drafts_that_fit(models, app, lying_here):
     models.get_by_role("link", name="Chat", exact=True).click()
     load_options(models, str(lying_here / "large.gguf"))
@@ -306,7 +325,7 @@ def test_a_load_shows_how_far_it_is_and_is_cancelled_and_the_loaded_pair_stays(m
     assert not models.locator(".ft-error:visible").count()
 
 
-def test_a_load_that_fails_says_why_in_sight_of_what_was_pressed(models, app):
+def test_a_load_that_fails_says_why_in_sight_of_what_was_pressed(models, app, monkeypatch):
     app.engine.load_error = ModelError("Its weights are damaged. Download it again.")
     button = row(models, "small").get_by_role("button", name=LOAD).first
     button.scroll_into_view_if_needed()
@@ -317,6 +336,11 @@ def test_a_load_that_fails_says_why_in_sight_of_what_was_pressed(models, app):
     assert 0 < top < 800
     told.get_by_role("button").click()
     assert not told.is_visible()
+    monkeypatch.setattr(app.runtime.loader, "start", Mock(side_effect=ModelError("It is gone.")))
+    button.click()
+    told = models.locator(".news .ft-error:has-text('It is gone.')")
+    told.get_by_role("button").click()
+    told.wait_for(state="hidden")
 
 
 def test_folders_are_added_and_removed(models, tmp_path, lying_here):
@@ -505,7 +529,14 @@ def test_a_download_is_paused_resumed_and_then_loaded_and_deleted(models, app, h
     smol = under(models, "smollm2-135m")
     row(models, "SmolLM2 135M Instruct").get_by_role("button", name="Download").click()
     moving = smol.locator(".transfer")
-    expect(moving.locator(".figures")).to_contain_text(re.compile(r"kB of \d+ kB, \d.*/s"))
+    figures = moving.locator(".figures")
+    expect(figures).to_contain_text(re.compile(r"kB of \d+ kB, \d.*/s"))
+    asked = re.compile("/component_server/|/health")
+    models.route(asked, lambda route: route.fulfill(body="gone"))
+    models.locator(".away", has_text="Lost connection").wait_for()
+    models.unroute(asked)
+    models.locator(".away", has_text="Connected again").wait_for()
+    expect(figures).not_to_have_text(figures.inner_text())  # it stood still from then on
     moving.get_by_role("button", name="Pause").click()
     expect(moving).to_have_attribute("data-state", "paused")
     assert moving.locator("progress").bounding_box()["height"] == 8, "the bar was a block"
@@ -581,6 +612,12 @@ def test_any_repository_is_looked_up_downloaded_and_loaded(models, app, hosted, 
     tab(models, "hub")
     form = models.locator(".hub")
     field = form.get_by_label("Model or repository")
+    field.fill("maker/Late")
+    field.press("Enter")
+    form.locator(".ft-error").wait_for()
+    hosted.repositories["maker/Late"] = HostedRepository(model_files())
+    field.press("Enter")  # nothing came of it
+    expect(form.locator(".looked-up")).to_contain_text("In maker/Late")
     field.fill("no such model")
     form.get_by_role("button", name="Search").click()
     expect(form.locator(".looked-up")).to_contain_text("No matches")

@@ -77,6 +77,20 @@ def test_options_are_drawn_for_the_chosen_proposer_kept_and_sent(page, app):
     assert page.get_by_label("prompt lookup min").input_value() == "3"
 
 
+def test_what_is_typed_outlives_a_load_and_an_emptied_number_is_not_the_least(page, app):
+    open_settings(page)
+    page.locator("#system-prompt textarea").press_sequentially("Rhyme")
+    with page.expect_response(lambda answer: '"panel"' in (answer.request.post_data or "")):
+        opened(page, app, LoadRequest(target="pip", draft=""), "Pip, no draft · N-gram, auto")
+    page.locator("#system-prompt textarea").press_sequentially(" always.")
+    assert page.input_value("#system-prompt textarea") == "Rhyme always."
+    page.locator("#top-p [type=number]").fill("")
+    page.locator("#top-p [type=number]").press("Tab")
+    page.wait_for_function("document.querySelector('#top-p [type=number]').value === '0.95'")
+    while stored_settings(app)["system"] != "Rhyme always.":
+        page.wait_for_timeout(20)  # the test's own limit ends it
+
+
 def test_only_the_fixed_controller_takes_a_depth(page):
     open_settings(page)
     depth = page.locator("#depth")

@@ -166,8 +166,14 @@ def test_a_stopped_race_keeps_its_pairs_and_goes_on(page, app):
     choose(page, "rival", method="ngram", depth="3")
     run_2 = app.engine.replies + 4  # behind two to warm up
     app.engine.held = lambda reply, number: reply == run_2  # until it is stopped
+    other = page.context.new_page()  # it showed no Stop, and its Start was refused
+    other.goto(page.url)
+    other.wait_for_selector(".race-form [data-act=start]:enabled")
     race(page, "What is it?")
     page.wait_for_selector(".under-way:has-text('Run 2 of 5')")
+    other.click(".race-form [data-act=start]")
+    other.wait_for_selector(".under-way [data-act=stop]")
+    other.close()
     page.reload()  # its form turned to the chat's settings, whatever ran
     page.wait_for_selector(".under-way:has-text('Run')")
     assert page.input_value("[name=rival-method]") == "ngram"

@@ -206,8 +206,10 @@ def test_a_reply_of_an_app_that_came_later_is_running(store: Store) -> None:
     with closing(later):
         _, reply = later.begin_turn(later.new_chat("Hi"), "Hello?", keep=None)
         later.save_calls(reply, StoredCalls(0, (call,)))
-    now = writings.now(store.messages(1)[-1])
-    assert (now.status, now.calls) == ("running", StoredCalls(0, (call,)))
+    left = store.messages(1)[-1]
+    assert writings.now(left) == left
+    now = LiveReplies(store, lambda: False).now(left)  # that app was killed
+    assert (now.status, now.calls) == ("interrupted", StoredCalls(0, (call.interrupted(),)))
 
 
 def test_what_replies_have_is_stored_when_the_app_ends(

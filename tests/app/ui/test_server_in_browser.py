@@ -192,6 +192,16 @@ def test_a_request_is_seen_as_it_comes_and_can_be_cancelled(page, app):
         page.wait_for_timeout(20)
 
 
+def test_the_model_is_the_one_that_is_loaded_now(page, app):
+    before = app.engine.loaded
+    app.runtime.loader.unload()
+    page.evaluate("Foretoken.refresh()")
+    page.wait_for_selector(".api-switch:has-text('No model is loaded')")
+    app.engine.loaded = before
+    page.evaluate("Foretoken.refresh()")
+    page.wait_for_selector(".api-switch dd code:text-is('pip')")
+
+
 def test_what_is_refused_is_told_with_the_reason(page, app):
     assert ask(app, "Hi", body={"model": "gpt-17"}).status_code == 404
     page.wait_for_selector(".requests tbody[data-stage=refused] .why:has-text('gpt-17')")
@@ -204,7 +214,7 @@ def test_an_origin_is_allowed_until_it_is_removed(page, app):
     origin = {"origin": "https://pages.example"}
     page.fill("[data-form=origin] input", "not an origin")
     page.click("[data-form=origin] button")
-    page.wait_for_selector("#server-page .ft-error:has-text('is not an origin')")
+    page.wait_for_selector(".ft-panel:has-text('Access') .ft-error:has-text('is not an origin')")
     page.fill("[data-form=origin] input", "https://Pages.example/some/page")
     page.click("[data-form=origin] button")
     page.wait_for_selector(".origins code:text-is('https://pages.example')")

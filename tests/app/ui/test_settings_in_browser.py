@@ -113,6 +113,20 @@ def test_what_the_command_line_fixed_says_so(page, app):
 @pytest.mark.skipif(
     os.name != "posix", reason="a file manager of another system cannot be stood in for"
 )
+def test_a_text_that_is_selected_out_of_a_dialog_does_not_close_it(page):
+    page.click("[data-action=add-server]")
+    name = page.locator("dialog.tool-form [name=name]")
+    name.fill("files")
+    box = name.bounding_box()
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 10)
+    page.mouse.down()
+    page.mouse.move(20, box["y"] + 10)
+    page.mouse.up()
+    expect(name).to_have_value("files")
+    page.mouse.click(20, box["y"] + 10)
+    expect(name).to_be_hidden()
+
+
 def test_folders_are_opened_copied_and_measured(page, app, tmp_path, monkeypatch):
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     monkeypatch.setenv("FORETOKEN_WEIGHT_CACHE_GB", "0.25")

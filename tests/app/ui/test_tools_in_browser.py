@@ -86,6 +86,9 @@ def test_a_server_is_added_by_paste_and_its_call_approved_and_answered(page, app
     expect(page.locator(".turn-totals")).to_contain_text("Whole turn")
     expect(page.locator(".msg.assistant")).to_have_count(2)
     expect(page.locator(".msg.assistant .actions")).to_have_count(1)  # those of the turn
+    app.runtime.tools.stop("calc")
+    page.get_by_role("link", name="Settings").click()
+    expect(page.locator("[data-server=calc] .tool-phase")).to_have_text("Not running")
 
 
 def test_a_hostile_result_is_text_and_a_refusal_is_told(page):

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import shutil
 from dataclasses import replace
+from unittest.mock import Mock
 
 import pytest
 
+from app.training.runs import Trainings
 from engine.drafting.learned import LearnedHead, LearnedState, Trial
+from engine.errors import InvalidRequest
 from tests.app.ui.chatting import go
 from tests.app.ui.runs import NAME, no_orphans, write_log, write_run
 from tests.support.fake_engine import CAPABILITIES
@@ -35,7 +38,11 @@ def opened(page) -> None:
     page.wait_for_selector(".ft-train .ft-panel")
 
 
-def test_a_training_is_started_stopped_kept_over_a_reload_and_discarded(page, app, tmp_path):
+def test_a_training_is_started_stopped_kept_over_a_reload_and_discarded(
+    page, app, tmp_path, monkeypatch
+):
+    before = app.engine.loaded
+    app.runtime.loader.unload()  # the form's model was "None" then
     file = tmp_path / "prompts.jsonl"
     file.write_text("".join(json.dumps({"prompt": f"Door {n}?"}) + "\n" for n in range(4)))
     opened(page)
@@ -43,12 +50,21 @@ def test_a_training_is_started_stopped_kept_over_a_reload_and_discarded(page, ap
     page.locator("#train-page input[value=file]").check()
     page.fill(".ft-train [name=file]", str(tmp_path / "nothing.jsonl"))
     page.click("#train-page [data-act=start]")
-    page.wait_for_selector(".ft-train .ft-error:visible")
-    assert "cannot be read" in page.inner_text(".ft-train .ft-error:visible")
+    page.wait_for_selector(".ft-train form .ft-error:has-text('cannot be read')")
+    app.engine.loaded = before
     page.fill(".ft-train [name=file]", str(file))
     page.click("#train-page [data-act=start]")
     page.wait_for_selector(".run-state.running")
     assert "From prompts.jsonl" in page.inner_text("[data-run] header")
+    with monkeypatch.context() as refusing:
+        why = InvalidRequest("training", "It cannot be stopped now.")
+        refusing.setattr(Trainings, "stop", Mock(side_effect=why))
+        page.click("#train-page [data-act=stop]")
+        page.wait_for_selector(".ft-train .ft-error:has-text('cannot be stopped')")
+    for _ in range(2):  # it looks each second, and the error was gone
+        with page.expect_response(lambda answer: '"training"' in (answer.request.post_data or "")):
+            pass
+    assert page.is_visible(".ft-train .ft-error")
     page.click("#train-page [data-act=stop]")
     page.wait_for_selector(".run-state.stopped", timeout=120_000)
     page.reload()

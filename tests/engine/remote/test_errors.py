@@ -81,6 +81,8 @@ def test_something_else_answers(found: dict[str, Any]) -> None:
 def test_it_has_no_models_or_not_that_one() -> None:
     with playing(Played(models=())) as played:
         assert "has no models" in error_at(played.url)
+    with playing(Played(models=({"id": "\u202esmall"},))) as played:  # it is drawn in menus
+        assert "has no models" in error_at(played.url)
     with playing(Played()) as played:
         assert "has no model 'large'. It has: small." in error_at(f"{played.url}#large")
 

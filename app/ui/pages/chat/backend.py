@@ -57,7 +57,7 @@ class ChatBackend:
         defaults, file = Defaults(runtime.data_dir), SettingsFile(runtime.data_dir / FILE)
         self.stored = StoredSettings(file, defaults, runtime.engine)
         self.loading = StatusBackend(runtime, store, self.stored, defaults)
-        self.live_replies = LiveReplies(store)
+        self.live_replies = LiveReplies(store, runtime.others)
         self.speeds = Speeds()
         self.library = Library(store, file)
         self.chats = ChatsBackend(

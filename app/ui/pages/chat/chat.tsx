@@ -110,7 +110,9 @@ function onKey(page: ChatPage, event: KeyboardEvent) {
   const plain = !event.shiftKey && !event.altKey && (event.ctrlKey || event.metaKey);
   if (plain && event.key.toLowerCase() === "z" && !typing(event.target) && page.deletions.undoLast())
     event.preventDefault();
-  const act = event.altKey && !event.ctrlKey && SHORTCUTS[event.code];
+  // The key with the letter, wherever the layout has it; with Alt, macOS writes signs.
+  const code = /^[a-z]$/i.test(event.key) ? `Key${event.key.toUpperCase()}` : event.code;
+  const act = event.altKey && !event.ctrlKey && SHORTCUTS[code];
   if (!act) return;
   event.preventDefault();
   act(page);

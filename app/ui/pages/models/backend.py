@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
+from urllib.request import url2pathname
 
 from app.inventory import model_folders
 from app.inventory.downloads import key_of
@@ -343,8 +344,9 @@ def show_parts(found: Forecast) -> list[View]:
 
 
 def _cleaned(text: object) -> str:
-    """Return a path that was pasted or dropped, without quotes and scheme."""
-    return str(text or "").strip().strip("\"'").removeprefix("file://")
+    """Return a path that was pasted or dropped, without quotes; that of a file's address is decoded."""
+    path = str(text or "").strip().strip("\"'")
+    return url2pathname(path.removeprefix("file://")) if path.startswith("file://") else path
 
 
 def _path(text: str) -> str:

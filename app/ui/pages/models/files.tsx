@@ -36,6 +36,10 @@ export function OpenFile() {
     const answer = await ask("dropped", { name: file.name, size: file.size });
     if (answer) set(name, answer.path);
   };
+  const close = () => {
+    setBrowsed(null);
+    document.querySelector<HTMLElement>(`.folder [name=${browsed?.name}]`)?.focus();
+  };
   const field = (name: Name, label: string, hint: string) => (
     <div class="line-form ft-row">
       <ui.TextInput
@@ -63,8 +67,8 @@ export function OpenFile() {
         <Browser
           listing={browsed.listing}
           onGo={(path) => browse(browsed.name, path)}
-          onPick={(path) => (set(browsed.name, path), setBrowsed(null))}
-          onClose={() => setBrowsed(null)}
+          onPick={(path) => (set(browsed.name, path), close())}
+          onClose={close}
         />
       )}
       <div class="ft-row">

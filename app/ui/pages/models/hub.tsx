@@ -22,12 +22,12 @@ export function Hub() {
   const { ask, error } = useServer();
   const [text, setText] = useState("");
   const [asking, setAsking] = useState(false);
-  const [named, setNamed] = useState(""); // the repository that is open by itself
+  const [named, setNamed] = useState({ name: "", asked: 0 }); // the repository that is open by itself
   const [found, setFound] = useState<Hit[] | null>(null);
   const submit = async () => {
     const name = REPOSITORY.test(text) ? text.trim() : "";
     setFound(null);
-    setNamed(name);
+    setNamed(({ asked }) => ({ name, asked: asked + 1 }));
     if (name) return;
     setAsking(true);
     setFound(await ask("search", { words: text }));
@@ -57,7 +57,7 @@ export function Hub() {
             ))}
           </ul>
         )}
-        {named && <Repository key={named} name={named} />}
+        {named.name && <Repository key={named.asked} name={named.name} />}
       </div>
     </Panel>
   );

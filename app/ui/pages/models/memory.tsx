@@ -123,7 +123,7 @@ function useLoadOptions(row: Row, onContext: MemoryProps["onContext"]): [LoadOpt
       setOptions((kept.current = answer));
       if (answer?.context.value) onContext(answer.context.value);
     });
-  }, [row.id, row.here, status?.loaded]);
+  }, [row.id, row.here, JSON.stringify(status?.loaded)]);
   const keep: Keep = async (name, value, done) => {
     if (!options) return;
     const changed = withValue(options, name, value);

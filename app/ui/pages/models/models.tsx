@@ -82,7 +82,7 @@ function Now() {
 
 // How far a load is, that it is done, or why it failed: in sight wherever the page is scrolled to.
 function News() {
-  const { status: latest, error, setError, finished, dismiss, ask } = useModels();
+  const { status: latest, error, dismissError, finished, dismiss, ask } = useModels();
   return (
     <div class="news">
       <ui.LoadProgress status={latest} ask={ask} />
@@ -97,7 +97,7 @@ function News() {
           <ui.IconButton icon={X} label="Dismiss" onClick={dismiss} />
         </div>
       )}
-      <ui.ErrorNote text={error} onDismiss={() => setError("")} />
+      <ui.ErrorNote text={error} onDismiss={dismissError} />
     </div>
   );
 }

@@ -80,7 +80,7 @@ interface ModelsState {
   busy: boolean; // a model is being loaded
   finished: any; // the model that this page has loaded
   error: string;
-  setError: (text: string) => void;
+  dismissError: () => void;
   dismiss: () => void; // hides `finished`
   ask: Ask;
   change: (name: string, data?: object, by?: Ask) => Promise<any>; // asks, and refreshes
@@ -95,7 +95,7 @@ export const useModels = () => useContext(Models);
 
 // `shown`: whether the page is visible.
 export function useModelsState(shown: boolean): ModelsState {
-  const { ask, error: failure } = useServer(); // until the user's next question
+  const { ask, error: failure, setError: setFailure } = useServer(); // until the user's next question
   const { ask: poll, error: lost } = useServer(); // until the next poll
   const [error, setError] = useState("");
   const status = useStatus();
@@ -113,7 +113,7 @@ export function useModelsState(shown: boolean): ModelsState {
   const loadedKey = JSON.stringify([status?.loaded?.target, status?.loaded?.draft, status?.found, status?.opening]);
   useEffect(() => void (shown && (refresh({ look: true }), follow())), [shown, loadedKey, ended]);
   useTimer(shown && (table?.looking || table?.comparing) && TABLE_MS, () => void refresh(), [shown, table]);
-  useBack(() => void refresh());
+  useBack(() => void (refresh(), follow()));
   useEffect(() => setError(status?.opening ? "" : (status?.failed ?? "")), [status?.opening, status?.failed]);
   const change = async (name: string, data = {}, by = ask) => {
     const answer = await by(name, data);
@@ -129,7 +129,10 @@ export function useModelsState(shown: boolean): ModelsState {
     finished,
     dismiss,
     error: error || failure || lost,
-    setError,
+    dismissError() {
+      setError("");
+      setFailure("");
+    },
     ask,
     change,
     refresh,

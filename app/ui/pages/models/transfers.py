@@ -12,7 +12,7 @@ from app.runtime import Runtime
 from app.ui import words
 from app.ui.endpoints import View, endpoint, waits
 from app.ui.words import count
-from engine.errors import ForetokenError, TokenNeeded
+from engine.errors import ForetokenError, InvalidRequest, TokenNeeded
 from engine.loading.inventory import DownloadedModel, ModelSpec, hub_page, room_for_weights
 from engine.machine.secrets import SecretSource, hub_token
 from engine.values.units import format_bytes
@@ -71,7 +71,8 @@ class TransfersBackend:
 
     @endpoint
     def download(self, data: View) -> bool:
-        """Start or queue the missing files of ``pair`` or ``id``, or ``key`` of a look-up."""
+        """Start or queue the missing files of ``pair`` or ``id``, or ``key`` of a look-up or a download.
+        Raises InvalidRequest for an unknown key."""
         downloads = self._runtime.downloads
         if "key" not in data:
             for spec in self._missing(data):
@@ -79,8 +80,12 @@ class TransfersBackend:
         elif wanted := self._looked_up.get(key := str(data["key"])):
             for spec in (wanted, *wanted.companions):
                 downloads.start(spec)
-        else:
+        elif key in downloads.all():
             downloads.resume(key)
+        else:
+            raise InvalidRequest(
+                "key", "This download is no longer in the list. Search for the model again."
+            )
         return True
 
     def _missing(self, data: View) -> list[ModelSpec]:

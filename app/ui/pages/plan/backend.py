@@ -14,7 +14,7 @@ from app.deploy.launch_plan import PlanOptions, facts, plan_for
 from app.deploy.methods import DEPTHS, ENGINES, METHODS, NAMES, drafts_by
 from app.deploy.model import known_models
 from app.deploy.render import render
-from app.ui.endpoints import View, endpoint
+from app.ui.endpoints import View, endpoint, waits
 from engine.errors import InvalidRequest
 
 NUMBERS = {
@@ -57,6 +57,7 @@ class PlanBackend:
             "tasks": list(DEPTHS),
         }
 
+    @waits
     @endpoint
     def make(self, data: View) -> View:
         """Return the plan as facts, and the command that makes the same. Raises as ``plan_for``."""

@@ -1,6 +1,6 @@
 // The Server page: the API's switch, examples, requests, and access by a key and from websites.
 
-import { useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 import * as ui from "../../shared/components";
 import { Requests } from "./requests";
 import { calls, LANGUAGES } from "./calls";
@@ -31,9 +31,16 @@ const ENDPOINTS = [
 
 function ServerPage() {
   const shown = ui.usePage() === "server";
-  const { act: ask, answer: state, error } = ui.useAnswer<ApiState>("api_state", shown);
+  const { act: ask, answer: state, error, refresh } = ui.useAnswer<ApiState>("api_state", shown);
   const [open, setOpen] = useState(false); // the key is shown
-  const act: Act = (name, text) => ask("change_api", { act: name, text });
+  const [last, setLast] = useState(""); // what was done last
+  const loaded = ui.useStatus()?.loaded?.id;
+  useEffect(() => void (shown && refresh()), [loaded]);
+  const act: Act = (name, text) => {
+    setLast(name);
+    return ask("change_api", { act: name, text });
+  };
+  const ofSwitch = !last || last.startsWith("turn_"); // else the error is shown where it was done
   const base = `${location.origin}/v1`;
   return (
     <ui.PageFrame title="Server" intro="Use the loaded model from other programs, with the same drafting.">
@@ -59,7 +66,7 @@ function ServerPage() {
           </dl>
         </ui.Panel>
       )}
-      <ui.ErrorNote text={error} />
+      <ui.ErrorNote text={ofSwitch ? error : ""} />
       {state && (
         <>
           <ui.Panel title="Examples">
@@ -69,6 +76,7 @@ function ServerPage() {
             <Requests shown={shown} />
           </ui.Panel>
           <ui.Panel title="Access">
+            <ui.ErrorNote text={ofSwitch ? "" : error} />
             <Key state={state} act={act} open={open} onOpen={setOpen} />
             <Origins origins={state.origins} act={act} />
           </ui.Panel>

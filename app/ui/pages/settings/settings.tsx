@@ -58,7 +58,7 @@ function SettingsPage() {
         </p>
         <TitlesByModel shown={shown} />
       </ui.Panel>
-      <Tools />
+      <Tools shown={shown} />
       <Folders shown={shown} />
       <History shown={shown} />
       <Diagnostics />

@@ -28,8 +28,8 @@ const PHASES = { stopped: "Not running", starting: "Starting …", ready: "Runni
 
 const POLL_MS = 500; // while a server is being started
 
-export function Tools() {
-  const { act, answer: shown, setAnswer, error, refresh } = ui.useAnswer<ToolServers>("tool_servers");
+export function Tools({ shown: visible }: { shown: boolean }) {
+  const { act, answer: shown, setAnswer, error, refresh } = ui.useAnswer<ToolServers>("tool_servers", visible);
   const [open, setOpen] = useState<ToolServer | "new" | "import" | null>(null);
   const [said, setSaid] = useState("");
   const starting = shown?.servers.some(({ phase }) => phase === "starting") ?? false;

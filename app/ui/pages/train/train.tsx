@@ -18,11 +18,12 @@ function TrainPage() {
     <ui.PageFrame
       title="Train"
       intro="Train a small drafter that imitates your model. The model itself does not change.">
-      <ui.ErrorNote text={error} />
-      {answer && !run && <TrainForm shown={shown} onStart={(form) => act("train", form)} />}
+      <ui.ErrorNote text={answer ? "" : error} />
+      {answer && !run && <TrainForm shown={shown} error={error} onStart={(form) => act("train", form)} />}
       {run && (
         <ui.Panel data-run={run.name} class="training">
           <Run run={run} act={act} />
+          <ui.ErrorNote text={error} />
         </ui.Panel>
       )}
       <Learning shown={shown} />
@@ -33,7 +34,7 @@ function TrainPage() {
 // What TrainBackend.training_choices answers.
 interface Offer {
   targets: { id: string; name: string }[];
-  target: string; // the loaded one
+  target: string; // the loaded one, which may be none of these
   speed: number | null; // its tokens/s, if measured
   kinds: { id: string; name: string; sentence: string }[];
   questions: number; // in the chats
@@ -60,7 +61,9 @@ function chatsHint(n: number) {
   return `${count(n)} prompts. They stay on this machine.${n < 200 ? " Several hundred work well." : ""}`;
 }
 
-function TrainForm({ shown, onStart }: { shown: boolean; onStart: (form: Asked) => void }) {
+// `error`: why the training was not started.
+type FormProps = { error: string; onStart: (form: Asked) => void };
+function TrainForm({ shown, ...rest }: FormProps & { shown: boolean }) {
   const { ask, error } = ui.useServer();
   const [touched, setTouched] = useState(false);
   // Another model may have been loaded meanwhile; what the user chose stays.
@@ -68,10 +71,12 @@ function TrainForm({ shown, onStart }: { shown: boolean; onStart: (form: Asked) 
   if (!offer) return <ui.ErrorNote text={error} />;
   if (!offer.targets.length)
     return <ui.Panel>There is no model on this machine. Download one on the Models page first.</ui.Panel>;
-  return <Filled key={offer.target} offer={offer} onTouch={() => setTouched(true)} onStart={onStart} />;
+  const ids = offer.targets.map(({ id }) => id);
+  const target = ids.includes(offer.target) ? offer.target : ids[0];
+  return <Filled key={target} {...rest} offer={{ ...offer, target }} onTouch={() => setTouched(true)} />;
 }
 
-function Filled({ offer, onTouch, onStart }: { offer: Offer; onTouch: () => void; onStart: (form: Asked) => void }) {
+function Filled({ offer, error, onTouch, onStart }: FormProps & { offer: Offer; onTouch: () => void }) {
   const own = offer.target === PIP;
   const [values, setValues] = useState({
     target: offer.target,
@@ -119,6 +124,7 @@ function Filled({ offer, onTouch, onStart }: { offer: Offer; onTouch: () => void
         <ui.Button kind="primary" type="submit" text="Start training" data-act="start" />
         <span class="ft-hint">{RUNS_ON}</span>
       </div>
+      <ui.ErrorNote text={error} />
     </ui.Form>
   );
 }

@@ -17,6 +17,7 @@ type DialogProps = {
 };
 export function Dialog({ title, open, onClose, actions, children, class: look = "" }: DialogProps) {
   const node = useRef<HTMLDialogElement>(null);
+  const pressed = useRef<EventTarget>(null); // a text that is selected may be let go beside the dialog
   const id = useUniqueId();
   useLayoutEffect(() => {
     if (open) node.current?.showModal();
@@ -28,7 +29,8 @@ export function Dialog({ title, open, onClose, actions, children, class: look = 
       class={`ft-dialog ${look}`}
       aria-labelledby={id}
       onClose={onClose}
-      onClick={(event) => event.target === node.current && onClose()}>
+      onPointerDown={({ target }) => (pressed.current = target)}
+      onClick={({ target }) => target === node.current && target === pressed.current && onClose()}>
       {open && (
         <div class="ft-stack ft-gap-3">
           <header class="ft-row ft-spread">

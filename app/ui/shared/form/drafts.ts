@@ -11,11 +11,10 @@ const pending = "foretoken.unanswered";
 export const drafts = {
   keep(place: Place, { text, files }: Draft) {
     if (!text && !files.length) return localStorage.removeItem(key(place));
-    try {
-      localStorage.setItem(key(place), JSON.stringify({ text, files }));
-    } catch {
-      localStorage.setItem(key(place), JSON.stringify({ text, files: [] })); // no room for the files
-    }
+    for (const kept of [files, []])
+      try {
+        return localStorage.setItem(key(place), JSON.stringify({ text, files: kept }));
+      } catch {} // no room for the files, or for the text
   },
 
   of(place: Place): Draft {

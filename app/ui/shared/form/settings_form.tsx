@@ -92,7 +92,7 @@ function Setting({ store, spec }: { store: SettingsStore; spec: any }) {
   return (
     <div id={spec.id ?? name} class="setting" data-field={name}>
       <Control
-        spec={{ ...spec, choices: choices ?? spec.choices, info: off || spec.info }}
+        spec={{ ...spec, choices: choices ?? spec.choices, info: off || spec.info, stored: view.settings[name] }}
         value={values[name]}
         disabled={Boolean(off)}
         onChange={(value, done) => store.change({ [name]: value }, done)}
@@ -127,5 +127,5 @@ function Control({ spec, value, disabled, onChange }: ControlProps) {
   if (kind === "choice") return <Select {...own} value={value} options={spec.choices} onChange={final} />;
   if (kind === "text") return <TextInput {...writes} value={value ?? ""} lines={spec.lines} />;
   if (kind === "number") return <NumberInput {...writes} value={value} step="any" />;
-  return <NumberInput {...writes} slider {...{ value, min, max, step }} onDone={(now) => final(now ?? min)} />;
+  return <NumberInput {...writes} slider {...{ value, min, max, step }} onDone={(now) => final(now ?? spec.stored)} />;
 }

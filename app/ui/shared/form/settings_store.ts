@@ -5,13 +5,14 @@ import { Store } from "../store";
 
 const drafting = ["proposer", "controller", "depth"];
 const unkept = "foretoken.unkept"; // what is being typed, for a reload before it is stored
-const typed = () => JSON.parse(localStorage.getItem(unkept) ?? "null");
+const typed = () => JSON.parse(localStorage.getItem(unkept) ?? "{}") as Record<string, any>;
 
 type Ask = (name: string, data?: object) => Promise<any>;
 
 export class SettingsStore extends Store<{ view: any; values: any; fields: any[]; undoes: boolean }> {
   asked = 0;
   keeping = 0; // until the answer, Python has newer settings than this page
+  typing = typed(); // what is not stored yet
   last: Promise<any> = Promise.resolve();
 
   constructor(readonly ask: Ask) {
@@ -44,22 +45,25 @@ export class SettingsStore extends Store<{ view: any; values: any; fields: any[]
   async send(name: string, data: object) {
     const mine = (this.asked += 1);
     this.keeping += 1;
-    const before = localStorage.getItem(unkept);
+    const { typing } = this;
     // One after the other: requests in flight may overtake each other, and the last change must win.
     const view = await (this.last = this.last.then(() => this.ask(name, data)));
     this.keeping -= 1;
-    if (view && name !== "panel" && localStorage.getItem(unkept) === before) localStorage.removeItem(unkept);
+    if (view && name !== "panel" && this.typing === typing) {
+      this.typing = {};
+      localStorage.removeItem(unkept);
+    }
     if (view && mine === this.asked) this.show(view, name === "keep_settings"); // else a later answer is newer
   }
 
-  // Shows an answer. `own`: it answers a change of this page, and must not overwrite what is being typed.
+  // Shows an answer, which must not overwrite what is being typed. `own`: it answers a change of this page.
   show(view: any, own: boolean) {
-    const again = this.values ? null : typed();
+    const again = !this.values && Object.keys(this.typing).length > 0;
     this.set({
       view,
       undoes: view.forgotten,
       ...(view.fields ? { fields: view.fields } : {}),
-      ...(own ? {} : { values: { ...structuredClone(view.settings), ...again } }),
+      ...(own ? {} : { values: { ...structuredClone(view.settings), ...this.typing } }),
     });
     if (again) this.keep(false);
   }
@@ -69,7 +73,7 @@ export class SettingsStore extends Store<{ view: any; values: any; fields: any[]
     if (!this.values) return;
     this.set({ values: { ...this.values, ...change }, undoes: false });
     if (done) this.keep(drafting.some((name) => name in change));
-    else localStorage.setItem(unkept, JSON.stringify({ ...typed(), ...change }));
+    else localStorage.setItem(unkept, JSON.stringify((this.typing = { ...this.typing, ...change })));
   }
 
   // Changes an option of the chosen proposer.

@@ -45,10 +45,14 @@ export function useAnswer<Answer extends object>(name: string, shown?: boolean) 
   const { ask, error, setError } = useServer();
   const [answer, setAnswer] = useState<Answer | null>(null);
   const refresh = useCallback(async () => {
-    const fresh = await ask(name);
+    const fresh = await ask(name, {}, true);
     if (fresh !== null) setAnswer(fresh);
   }, [ask, name]);
-  useEffect(() => void (shown !== false && refresh()), [shown, refresh]);
+  useEffect(() => {
+    if (shown === false) return;
+    setError(""); // of what was asked when the page was shown before
+    refresh();
+  }, [shown, refresh]);
   useBack(() => void ((shown ?? answer === null) && refresh()));
   const act = async (changing: string, data: object = {}) => {
     const fresh = await ask(changing, data);

@@ -139,10 +139,13 @@ function Question({ page, call }: CallProps) {
   );
 }
 
-// Returns JSON over several lines; other text unchanged.
+const STEERING = /[\x7f-\x9f\u202a-\u202e\u2066-\u2069]/g; // controls, some of which turn the text around
+
+// Returns JSON over several lines, with what steers as escapes; other text unchanged.
 function pretty(text: string) {
   try {
-    return JSON.stringify(JSON.parse(text), null, 2);
+    const shown = JSON.stringify(JSON.parse(text), null, 2);
+    return shown.replace(STEERING, (each) => `\\u${each.charCodeAt(0).toString(16).padStart(4, "0")}`);
   } catch {
     return text;
   }

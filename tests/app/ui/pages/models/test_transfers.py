@@ -1,4 +1,4 @@
-"""What the Models page says of the disk, without a browser."""
+"""What the Models page says of the disk, and what it opens, without a browser."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from app.storage.store import Store
 from app.training.runs import Trainings
 from app.ui.controls.pickers import Pickers
 from app.ui.controls.settings import Settings
-from app.ui.pages.models.transfers import DiskBackend
+from app.ui.pages.models.backend import ModelsBackend
+from app.ui.pages.models.transfers import DiskBackend, TransfersBackend
 from app.ui.pages.race.backend import RaceBackend
 from app.ui.pages.train.backend import TrainBackend
 from app.ui.rounds.measurements import Measurements
@@ -46,3 +47,18 @@ def test_a_model_that_a_training_or_a_race_uses_is_not_deleted(
         with pytest.raises(InvalidRequest, match="stop the download, training or race"):
             disk.delete({"path": str(model)})
         assert model.is_dir()
+
+
+def test_the_address_of_a_file_is_its_path(tmp_path: Path) -> None:
+    folder = tmp_path / "My models"
+    folder.mkdir()
+    with closing(reciting_engine()) as engine:
+        found = ModelsBackend(fake_runtime(tmp_path, engine)).browse({"folder": folder.as_uri()})
+    assert found["path"] == str(folder)
+
+
+def test_a_file_that_was_looked_up_before_a_restart_is_not_ignored(tmp_path: Path) -> None:
+    with closing(reciting_engine()) as engine:
+        transfers = TransfersBackend(fake_runtime(tmp_path, engine))
+        with pytest.raises(InvalidRequest, match="Search for the model again"):
+            transfers.download({"key": "a/b@main/c.gguf"})
