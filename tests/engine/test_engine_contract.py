@@ -232,27 +232,22 @@ ENDING: dict[str, Any] = {"ignore_eos": False}
 CHAT: dict[str, Any] = {"prompt": None, "messages": (Message("user", "Hello"),)}
 
 
-@pytest.mark.parametrize(
-    ("field", "given", "rule"),
-    [
-        ("top_p", {"sampling": Sampling(temperature=0.7, top_p=0.5)}, AcceptanceRule.AUTO),
-        ("seed", {"sampling": Sampling(seed=0)}, AcceptanceRule.AUTO),
-        ("acceptance", {"sampling": Sampling(temperature=0.7)}, AcceptanceRule.BLOCK),
-        ("logit_bias", {"logit_bias": ((5, -100.0),)}, AcceptanceRule.AUTO),
-        ("top_logprobs", {"top_logprobs": 3}, AcceptanceRule.AUTO),
-        ("grammar", {"grammar": Grammar(GrammarKind.REGEX, "a+")} | ENDING, AcceptanceRule.AUTO),
-        ("tools", {"tools": (Tool("f"),)} | ENDING | CHAT, AcceptanceRule.AUTO),
-        (None, {"sampling": Sampling(temperature=0.7)}, AcceptanceRule.AUTO),
-        (None, {}, AcceptanceRule.GREEDY),
-    ],
-)
+NOT_OFFERED: list[tuple[str | None, dict[str, Any], AcceptanceRule]] = [
+    ("top_p", {"sampling": Sampling(temperature=0.7, top_p=0.5)}, AcceptanceRule.AUTO),
+    ("seed", {"sampling": Sampling(seed=0)}, AcceptanceRule.AUTO),
+    ("acceptance", {"sampling": Sampling(temperature=0.7)}, AcceptanceRule.BLOCK),
+    ("logit_bias", {"logit_bias": ((5, -100.0),)}, AcceptanceRule.AUTO),
+    ("top_logprobs", {"top_logprobs": 3}, AcceptanceRule.AUTO),
+    ("grammar", {"grammar": Grammar(GrammarKind.REGEX, "a+")} | ENDING, AcceptanceRule.AUTO),
+    ("tools", {"tools": (Tool("f"),)} | ENDING | CHAT, AcceptanceRule.AUTO),
+    (None, {"sampling": Sampling(temperature=0.7)}, AcceptanceRule.AUTO),
+    (None, {}, AcceptanceRule.GREEDY),
+]
+"""Fields of requests that an engine with little to offer refuses; two that it answers."""
+
+
 def test_sampling_and_rules_that_are_not_offered_are_refused(
-    unloaded: Engine,
-    pair: tuple[Path, Path],
-    monkeypatch: pytest.MonkeyPatch,
-    field: str | None,
-    given: dict[str, Any],
-    rule: AcceptanceRule,
+    unloaded: Engine, pair: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     less = replace(
         CAPABILITIES,
@@ -270,13 +265,14 @@ def test_sampling_and_rules_that_are_not_offered_are_refused(
     else:
         monkeypatch.setattr("engine.local.pair.capabilities", lambda *_, **__: less)
     unloaded.load(request_for(*pair))
-    request = replace(asked(tokens=2), speculation=Speculation(acceptance=rule), **given)
-    if field is None:
-        assert finish(unloaded.generate(request))
-        return
-    with pytest.raises(InvalidRequest, match=f"^{field} (is|are|cannot be used)") as caught:
-        unloaded.generate(request)
-    assert caught.value.field == field
+    for field, given, rule in NOT_OFFERED:
+        request = replace(asked(tokens=2), speculation=Speculation(acceptance=rule), **given)
+        if field is None:
+            assert finish(unloaded.generate(request))
+            continue
+        with pytest.raises(InvalidRequest, match=f"^{field} (is|are|cannot be used)") as caught:
+            unloaded.generate(request)
+        assert caught.value.field == field
 
 
 def test_a_prompt_that_is_too_long_is_refused_at_once(engine: Engine) -> None:

@@ -20,6 +20,7 @@ def keep_types(interpreter: Any) -> None:
     _keep_blocks(core)
     _share_shapes(core)
     _skip_the_same(core, TritonSemantic)
+    interpreter.TensorHandle.__post_init__ = lambda self: None  # it checks the interpreter itself
     interpreter._patch_attr = _patched_attribute(interpreter)
 
 
@@ -62,7 +63,7 @@ def _share_shapes(core: Any) -> None:
 def _skip_the_same(core: Any, semantic: Any) -> None:
     """Compare, cast and broadcast nothing that is the same object, or has that type or shape."""
     equals, cast, check = core.dtype.__eq__, semantic.cast, semantic.binary_op_type_checking_impl
-    tensor = core.tensor
+    tensor, numbers = core.tensor, dict[Any, Any]()
 
     def cast_other(self: Any, input: Any, dst_ty: Any, *rest: Any, **named: Any) -> Any:
         if input.dtype is dst_ty:
@@ -79,7 +80,17 @@ def _skip_the_same(core: Any, semantic: Any) -> None:
             and not lhs.dtype.is_ptr()
         ):
             return self.broadcast_impl_value(lhs, rhs)
-        return check(self, lhs, rhs, *rest, **named)
+        number, one = (lhs, rhs) if type(rhs) is tensor else (rhs, lhs)
+        if type(number) not in (int, float) or one.type.is_ptr():
+            return check(self, lhs, rhs, *rest, **named)
+        # A number becomes the same block each time; of floats 0 and -0 are equal, and NaN is not.
+        key = one.type.name, type(number), str(number), one is lhs, rest, *named.items()
+        if (kept := numbers.get(key)) is None:
+            found = check(self, lhs, rhs, *rest, **named)
+            if found[one is rhs] is not one:  # it was converted itself
+                return found
+            kept = numbers[key] = found[one is lhs]
+        return (one, kept) if one is lhs else (kept, one)
 
     core.dtype.__eq__ = lambda self, other: self is other or equals(self, other)
     semantic.cast, semantic.binary_op_type_checking_impl = cast_other, check_other

@@ -76,8 +76,27 @@ def usage(
 
     ``arguments``: Triton's types of what is not a constant, as "*bf16" or "i32". Pointers are taken
     to be multiples of 16, as torch's are, and so are the numbers named in ``aligned``. ``options``:
-    num_warps, num_stages, maxnreg, enable_fp_fusion.
+    num_warps, num_stages, maxnreg, enable_fp_fusion. Layers are alike, so a result is kept.
     """
+    types, given = sorted(arguments.items()), sorted(constants.items())
+    settings = types, given, capability, sorted(aligned), sorted(options.items())
+    key = kernel.cache_key + repr(settings)
+    if key not in _KEPT:
+        _KEPT[key] = _compiled(kernel, arguments, constants, capability, aligned, options)
+    return _KEPT[key]
+
+
+_KEPT: dict[str, Usage] = {}
+
+
+def _compiled(
+    kernel: Any,
+    arguments: Mapping[str, str],
+    constants: Mapping[str, object],
+    capability: int,
+    aligned: Collection[str],
+    options: Mapping[str, object],
+) -> Usage:
     import triton
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
@@ -89,7 +108,7 @@ def usage(
         if kind.startswith("*") or name in aligned
     }
     source = ASTSource(kernel, signature, dict(constants), divisible)
-    made = triton.compile(source, target=GPUTarget("cuda", capability, 32), options=options)
+    made = triton.compile(source, target=GPUTarget("cuda", capability, 32), options=dict(options))
     registers, spilled = _resources(made.asm["cubin"])
     return Usage(
         name=made.metadata.name,

@@ -64,6 +64,7 @@ def test_a_part_measures_rounds_kernels_steps_and_bits(device: str) -> None:
     assert [one["rows that differ"] for one in measured] == [0] * len(measured)
 
 
+@pytest.mark.exhaustive
 def test_transformers_says_the_same_text_of_the_same_weights() -> None:
     _, (row,) = run("transformers tiny", "cpu")
     assert row["engine"] == "transformers" and row["words"] == "right"

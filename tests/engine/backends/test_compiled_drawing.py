@@ -20,7 +20,7 @@ def drawn(library: Library, weights: torch.Tensor, seed: int, first: int = 0) ->
     return sampling.draw(library, weights, [key(seed, Stream.CHOICE, at) for at in positions])
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     rows=st.integers(1, 16),
     width=st.integers(1, 300),
@@ -46,7 +46,7 @@ def test_the_same_token_wins_in_whole_vocabularies(library: Library, width: int)
     generator = torch.Generator().manual_seed(1)
     for spread in (0.0, 1.0, 6.0):
         weights = torch.softmax(torch.randn(8, width, generator=generator) * spread, -1)
-        for seed in range(12):
+        for seed in range(4):
             expected = sample(weights, seed, Stream.CHOICE, range(8)).tolist()
             assert drawn(library, weights, seed) == expected
 

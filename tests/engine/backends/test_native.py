@@ -169,9 +169,10 @@ def test_a_prompt_prefilled_in_any_parts_gives_the_same_bits(model: Model) -> No
     check_parts(model, tokens(120), (1, 7, 16, 100, 110))
 
 
-def test_rows_beside_those_of_others_have_the_bits_they_have_alone(model: Model) -> None:
-    for seed in range(3):
-        check_together(model, seed)
+def test_rows_beside_those_of_others_have_the_bits_they_have_alone(
+    model: Model, request: pytest.FixtureRequest
+) -> None:
+    check_together(model, seed=request.node.callspec.indices["model"])
 
 
 def test_rows_of_a_tree_have_the_bits_of_their_branch(model: Model) -> None:

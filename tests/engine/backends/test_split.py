@@ -37,7 +37,22 @@ from tests.support.sameness import check_parts, check_rollback, check_rows
 CPU = Device(torch.device("cpu"))
 
 
-@pytest.mark.parametrize("name", MODELS)
+APART = (
+    "groups of 3, head_dim not hidden / heads", "llama3 rope", "mistral", "qwen3.5", "qwen3-moe", "lfm2",
+    "smollm3", "gemma2", "gemma3", "gemma4", "phi3, longrope", "granite", "ministral3", "olmo2",
+    "cohere2", "starcoder2",
+)  # fmt: skip
+"""Families whose layers differ from one another, or whose parts do more than a plain Llama's. All are
+compared in either executor alone."""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *APART,
+        *(pytest.param(name, marks=pytest.mark.exhaustive) for name in MODELS if name not in APART),
+    ],
+)
 def test_logits_are_those_of_transformers(name: str, tmp_path: Path, library: Library) -> None:
     """A prompt, one token and 5 together, of every family whose layers can be in two parts."""
     reference, checkpoint = write(tmp_path, name), inspect(tmp_path)

@@ -170,7 +170,7 @@ def test_ngram_speculation_gives_the_tokens_of_none(folder: Path, temperature: f
     for name in ("none", "ngram"):
         request = Request(
             token_ids=tuple(tokens(20) * 2),
-            max_tokens=40,
+            max_tokens=24,
             ignore_eos=True,
             sampling=Sampling(temperature=temperature, seed=4, top_k=3),
             speculation=Speculation(

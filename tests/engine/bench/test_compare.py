@@ -25,7 +25,7 @@ PROMPTS = (Prompt("tale", ("a fox and a crow",)), Prompt("chat", ("hello there",
 SETTINGS = (sweep.Setting("draft", 3), sweep.Setting("ngram", 5))
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def engine(pair: tuple[Path, Path]) -> Iterator[LocalEngine]:
     with closing(LocalEngine()) as engine:
         engine.load(request_for(*pair))

@@ -243,7 +243,7 @@ def test_settings_are_every_method_at_every_depth_and_auto() -> None:
     assert all(one.controller == "fixed" for one in sweep.settings(("draft",), (1,), auto=False))
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def engine(pair: tuple[Path, Path]) -> Iterator[LocalEngine]:
     with closing(LocalEngine()) as engine:
         engine.load(request_for(*pair))

@@ -136,7 +136,7 @@ def with_names(codec: TextCodec) -> Any:
 
 
 no_fixture_check = settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 
 

@@ -34,7 +34,7 @@ def encoded(engine: LocalEngine, count: int) -> list[EncodedPrompt]:
     return [EncodedPrompt("chat", tuple(engine.tokens(request))) for request in requests]
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def engine(pair: tuple[Path, Path]) -> Iterator[LocalEngine]:
     with closing(LocalEngine()) as engine:
         engine.load(request_for(*pair))

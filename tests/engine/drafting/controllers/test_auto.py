@@ -263,7 +263,7 @@ def test_calls_that_wait_for_a_core_make_no_depth_look_dear(
 ) -> None:
     """Beside a browser: one wait in a draft of one token paused drafting for a whole tale."""
     gains = []
-    for seed in range(12):
+    for seed in range(6):
         machine = Machine(
             lambda rows: 0.9 + 0.1 * rows, 0.12, acceptance, wait=wait, waits=waits,
             chance=random.Random(seed),
@@ -277,7 +277,7 @@ def test_calls_that_wait_for_a_core_make_no_depth_look_dear(
 def test_only_a_drafter_that_waits_is_thought_to() -> None:
     """One that looks the text up makes no call; drafting seemed as dear there as with a model."""
     gains = []
-    for seed in range(12):
+    for seed in range(6):
         machine = Machine(
             lambda rows: 0.9 + 0.1 * rows, 0.02, 0.35, wait=10.0, waits=0.3, draft_waits=False,
             chance=random.Random(seed),
