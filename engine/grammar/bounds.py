@@ -18,9 +18,13 @@ LEVELS = 512
 """Most levels of nested lists and objects, references followed; and most rules that name each other."""
 REPETITIONS = 20_000
 """Largest count, or product of nested counts, in a regular expression: ``(a{200}){100}``."""
+_UNCOUNTED = 10**12
+"""A product that is not counted further: numbers of many digits take long to multiply."""
 
+# What is not closed, which no grammar has, reaches to the end: to look for its end from each place within
+# would take hours.
 _PART = re.compile(
-    r"\\.|\[\^?\]?(?:[^\]\\]|\\.)*\]|(?P<open>\()|(?P<close>\))"
+    r"\\.|\[\^?\]?(?:[^\]\\]|\\.)*\]|\[.*|(?P<open>\()|(?P<close>\))"
     r"|\{(?P<least>\d+)(?:,(?P<most>\d*))?\}|(?P<sign>[*+?])|.",
     re.DOTALL,
 )
@@ -28,8 +32,8 @@ _JSON = re.compile(r"%json\s*(?=\{)")
 _RULE = re.compile(
     r"^[ \t]*[?!]?([A-Za-z_][\w-]*)(?:\[[^\]\n]*\])?(?:\.-?\d+)?\s*(?:::=|:)", re.MULTILINE
 )
-_TEXTS = re.compile(r'"(?:[^"\\\n]|\\.)*"|/(?:[^/\\\n]|\\.)+/|(?:#|//).*')
-_CLASSES = re.compile(r'"(?:[^"\\\n]|\\.)*"|\[(?:[^\]\\\n]|\\.)*\]|#.*')
+_TEXTS = re.compile(r'"(?:[^"\\\n]|\\.)*"|/(?:[^/\\\n]|\\.)+/|(?:#|//).*|(["/].*)')
+_CLASSES = re.compile(r'"(?:[^"\\\n]|\\.)*"|\[(?:[^\]\\\n]|\\.)*\]|#.*|(["\[].*)')
 _NAME = re.compile(r"[A-Za-z_][\w-]*")
 
 Links = tuple[int, Sequence[tuple[Hashable, int]]]
@@ -82,7 +86,7 @@ def levels_of_schema(schema: Any) -> int:
 
 def levels_of_rules(text: str, gbnf: bool = False) -> int:
     """Return how many rules of a grammar name each other one after the other."""
-    plain = (_CLASSES if gbnf else _TEXTS).sub(" ", text)
+    plain = (_CLASSES if gbnf else _TEXTS).sub(r" \1", text)
     starts = list(_RULE.finditer(plain))
     ends = [rule.start() for rule in starts[1:]] + [len(plain)]
     bodies = {rule[1]: plain[rule.end() : end] for rule, end in zip(starts, ends, strict=True)}
@@ -104,7 +108,7 @@ def repetitions(pattern: str) -> int:
         elif part["close"]:
             last = open_.pop() if len(open_) > 1 else 1
         elif part["least"]:
-            last *= max(1, int(part["most"] or part["least"]))
+            last = min(last * max(1, int(part["most"] or part["least"])), _UNCOUNTED)
         elif not part["sign"]:
             last = 1
         open_[-1] = max(open_[-1], last)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from engine.grammar import bounds
 from engine.tool_calls.schemas import close, leaves_names_open
-from engine.values.grammar import Grammar, GrammarKind
+from engine.values.grammar import LONGEST_GRAMMAR, Grammar, GrammarKind
 from tests.support.hostile_grammars import defs, inside, rules
 
 
@@ -89,6 +89,15 @@ def test_repetitions_are_the_product_of_nested_counts(made: tuple[str, int]) -> 
 def test_no_expression_is_too_odd_to_be_read(pattern: str) -> None:
     assert bounds.repetitions(pattern) >= 1
     bounds.exceeded(Grammar(GrammarKind.LARK, f"start: /{pattern}/ {pattern} %json {{{pattern}"))
+
+
+@pytest.mark.parametrize("unclosed", ["[", "[\\]", '\\"', "\\/", "a{9}"])
+def test_what_is_never_closed_is_read_once(unclosed: str) -> None:
+    """A million "[" were looked at from each of them on: hours, in which nothing else ran."""
+    text = unclosed * (LONGEST_GRAMMAR // len(unclosed) - 20)
+    for kind in (GrammarKind.REGEX, GrammarKind.LARK, GrammarKind.GBNF):
+        for begun in ("", 'start: "', "start: /", "root ::= ["):
+            bounds.exceeded(Grammar(kind, begun + text))
 
 
 def test_what_is_within_the_bounds_passes() -> None:
