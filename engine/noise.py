@@ -91,6 +91,16 @@ def ranking(weights: Tensor, seed: int, stream: Stream, position: int, count: in
     return found
 
 
+def place_in_draft(start: int, index: int) -> int:
+    """Return the place of the noise for token ``index`` of a draft after ``start`` tokens, which no other
+    draft has.
+
+    Block verification accepts by the coins of all drafted tokens, and by the tokens behind those that it
+    accepts: what is drawn and judged there later must not be so with the same noise.
+    """
+    return start + (index << 32)
+
+
 def key(seed: int, stream: Stream, position: int) -> int:
     return _mix(_mix(_mix(seed & _MASK) ^ stream) ^ position)
 

@@ -16,7 +16,7 @@ from engine.decoding.proposer import DraftProposal
 from engine.decoding.sampling import Sampler
 from engine.errors import DEAD_END, InvalidRequest, ModelError
 from engine.events import Tree
-from engine.noise import Stream, uniform
+from engine.noise import Stream, place_in_draft, uniform
 from engine.values import TopTokens
 from engine.values.sampling import AcceptanceRule
 
@@ -118,7 +118,7 @@ class Verifier:
         seed = self.sampler.seed
 
         def accept(node: int) -> float:
-            return uniform(seed, Stream.ACCEPT, position + node)
+            return uniform(seed, Stream.ACCEPT, place_in_draft(position, node))
 
         def draw(weights: Tensor, row: int, is_residual: bool) -> int:
             stream = Stream.RESIDUAL if is_residual else Stream.CHOICE

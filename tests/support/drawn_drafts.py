@@ -7,6 +7,7 @@ import torch
 
 from engine.decoding.proposer import DraftProposal
 from engine.decoding.sampling import Sampler
+from engine.drafting.proposers.drawing import places_of
 from engine.noise import Stream, sample
 from engine.values.sampling import AcceptanceRule, Sampling
 
@@ -28,7 +29,7 @@ def check_q(proposal: DraftProposal, sampler: Sampler, length: int, depth: int) 
     """Check that the tokens are drawn from q, behind a text of so many tokens."""
     stream = Stream.DRAFT if sampler.rule is AcceptanceRule.REJECTION else Stream.CHOICE
     assert proposal.q is not None
-    positions = range(length, length + depth)
+    positions = places_of(sampler, length, range(depth))
     again = sample(proposal.q, sampler.seed, stream, positions).tolist()
     assert again == list(proposal.tree.tokens)
     assert proposal.chosen_q == tuple(proposal.q[range(depth), again].tolist())

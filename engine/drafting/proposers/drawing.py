@@ -19,7 +19,7 @@ from engine.decoding.proposer import NOTHING, DeviceDrafting, DraftProposal
 from engine.decoding.sampling import Sampler
 from engine.events import Budget, Tree
 from engine.models.rounds import RoundDrafter
-from engine.noise import Draws, Stream
+from engine.noise import Draws, Stream, place_in_draft
 
 
 class BaseProposer:
@@ -103,7 +103,14 @@ def stream_of(sampler: Sampler) -> Stream:
 
 def draws_of(sampler: Sampler, position: int, depth: int) -> Draws | None:
     """Return the draws of ``depth`` tokens from ``position`` on; None if each is the argmax."""
-    return sampler.draws(range(position, position + depth), stream_of(sampler))
+    return sampler.draws(places_of(sampler, position, range(depth)), stream_of(sampler))
+
+
+def places_of(sampler: Sampler, position: int, indices: Iterable[int]) -> list[int]:
+    """Return the places of the noise for tokens of a draft from ``position`` on."""
+    if sampler.rule.weighs_q:
+        return [place_in_draft(position, index) for index in indices]
+    return [position + index for index in indices]
 
 
 class Floors(NamedTuple):
@@ -168,8 +175,9 @@ class Chain:
             self._draw(rows)
 
     def _draw(self, logits: Tensor) -> None:
-        first = self._position + len(self.tokens)
-        positions = range(first, first + len(logits))
+        first = len(self.tokens)
+        indices = range(first, first + len(logits))
+        positions = places_of(self._sampler, self._position, indices)
         sampled = self._sampler.sample_raw(logits, positions, self._stream)
         if sampled is not None:
             self.tokens += sampled.tokens

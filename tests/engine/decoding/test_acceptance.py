@@ -27,6 +27,7 @@ from engine.decoding.context import Context
 from engine.decoding.proposer import DraftProposal
 from engine.decoding.sampling import Sampler
 from engine.decoding.verifier import Verifier
+from engine.drafting.proposers.drawing import Chain, Floors
 from engine.events import Origin, Tree
 from engine.noise import Stream, sample
 from engine.values.sampling import AcceptanceRule, Sampling
@@ -296,3 +297,30 @@ def test_a_larger_vocabulary_is_distributed_as_p(rule: AcceptanceRule, sampled: 
     observed = [counts[i] for i in kept] + [sum(counts[i] for i in rare)]
     wanted = [expected[i] for i in kept] + [sum(expected[i] for i in rare)]
     assert chi_square(observed, wanted) > 1e-4
+
+
+@pytest.mark.parametrize("rule", [AcceptanceRule.REJECTION, AcceptanceRule.BLOCK])
+def test_what_follows_a_rejection_is_distributed_as_p(rule: AcceptanceRule) -> None:
+    """Chi-square of the first two tokens over 1,000 seeds, in as many rounds as they take.
+
+    Block verification looks at the coins and tokens of a whole draft. The next round drew and judged with
+    the same noise again, and its tokens were biased.
+    """
+    p, q = torch.tensor([0.5, 0.5, 0.0]).log(), torch.tensor([0.9, 0.05, 0.05]).log()
+    seeds, counts = 1000, [0] * 4
+    for seed in range(seeds):
+        context = Context([0])
+        sampler = Sampler(Sampling(temperature=1.0, seed=seed), rule, seed, context, 3)
+        verifier = Verifier(sampler)
+        while context.generated < 2:
+            chain = Chain(sampler, len(context.tokens), Floors())
+            chain.draw_all(q.repeat(2, 1))
+            proposal = chain.proposal()
+            verdict = verifier(p.repeat(3, 1), proposal, context).acceptance
+            context.tokens += [
+                *(proposal.tree.tokens[at] for at in verdict.path),
+                verdict.next_token,
+            ]
+        first, second, *_ = context.output
+        counts[2 * first + second] += 1
+    assert chi_square(counts, [seeds / 4] * 4) > 1e-4

@@ -47,7 +47,15 @@ _NEVER, _NOT_FINITE, _NOTHING_ALLOWED, _TILE, _ROWS, _MASS_ONE = map(
 )
 _GREEDY, _REJECTION = tl.constexpr(int(Rule.GREEDY)), tl.constexpr(int(Rule.REJECTION))
 _BLOCK_RULE = tl.constexpr(int(Rule.BLOCK))
-_ACCEPT, _RESIDUAL = tl.constexpr(int(Stream.ACCEPT)), tl.constexpr(int(Stream.RESIDUAL))
+_DRAFT, _ACCEPT, _RESIDUAL = (
+    tl.constexpr(int(each)) for each in (Stream.DRAFT, Stream.ACCEPT, Stream.RESIDUAL)
+)
+
+
+@triton.jit
+def _place_in_draft(start: tl.tensor, index: tl.tensor) -> tl.tensor:
+    """See ``engine.noise``."""
+    return start + (index.to(tl.int64) << 32)
 
 
 @triton.jit
@@ -106,7 +114,11 @@ def race_kernel(
             residual_mass + row, tl.sum((residual * _MASS_ONE).to(tl.int64), 0), sem="relaxed"
         )
     if tl.max(p, 0) > 0:
-        position = tl.load(seed_and_length + 1) + first + (tl.load(tree + row) if TREE else row)
+        position = tl.load(seed_and_length + 1)
+        if STREAM == _DRAFT:
+            position = _place_in_draft(position, first)
+        else:
+            position += first + (tl.load(tree + row) if TREE else row)
         noise = exponential(noise_key(tl.load(seed_and_length), stream, position), tokens)
         _race(winners + row, noise, residual, tokens)
         if RULE >= _REJECTION:
@@ -150,7 +162,7 @@ def accept_kernel(
     length = tl.load(seed_and_length + 1)
     if RULE >= _REJECTION:
         accept = tl.full([], _ACCEPT, tl.uint64)
-        coins = uniform(noise_key(tl.load(seed_and_length), accept, length + rows))
+        coins = uniform(noise_key(tl.load(seed_and_length), accept, _place_in_draft(length, rows)))
     if RULE == _BLOCK_RULE:  # the prefix up to node i has its scale and residual in row i + 1
         scale = tl.load(scales + rows + 1, nodes, other=1.0)
         rest = (

@@ -16,7 +16,7 @@ from engine.events import Tree
 from engine.kernels.cuda.sampling.acceptance import Rule, empty_result, read_result, verify
 from engine.kernels.cuda.sampling.distribution import compute_distribution
 from engine.kernels.cuda.sampling.state import SamplingState
-from engine.noise import Stream, uniform
+from engine.noise import Stream, place_in_draft, uniform
 from engine.values import RoundResult
 from engine.values.sampling import AcceptanceRule, Sampling
 from tests.engine.kernels.cuda.where import DEVICE
@@ -128,9 +128,11 @@ class Bench:
             verdict = accept_matching([draw(row, depth, False) for row, depth in pairs], tree)
         else:
             judge_chain = verify_block if rule is Rule.BLOCK else rejection_sample
-            verdict = judge_chain(
-                p, q, tree, lambda node: uniform(self.seed, Stream.ACCEPT, position + node), draw
-            )
+
+            def coin(node: int) -> float:
+                return uniform(self.seed, Stream.ACCEPT, place_in_draft(position, node))
+
+            verdict = judge_chain(p, q, tree, coin, draw)
         return (*(tree.tokens[node] for node in verdict.path), verdict.next_token)
 
 

@@ -14,7 +14,7 @@ from engine.events import Tree
 from engine.kernels.cuda.sampling.acceptance import Rule, draft
 from engine.kernels.cuda.sampling.distribution import compute_distribution
 from engine.kernels.cuda.sampling.state import SamplingState
-from engine.noise import Stream
+from engine.noise import Stream, place_in_draft
 from engine.values import MAX_DEPTH
 from engine.values.sampling import Sampling
 from tests.engine.kernels.cuda.rounds import Bench, logits_like
@@ -185,8 +185,10 @@ def test_draft_steps_build_the_chain_on_the_device(rule: Rule) -> None:
         if rule is Rule.GREEDY:
             chain.append(int(bench.adjusted(logits, chain + [0] * 3)[place].argmax()))
         else:
-            stream = Stream.CHOICE if rule is Rule.COUPLED else Stream.DRAFT
-            chain.append(draw_reference(q[place].cpu(), 21, stream, 2 + place))
+            stream, at = Stream.DRAFT, place_in_draft(2, place)
+            if rule is Rule.COUPLED:
+                stream, at = Stream.CHOICE, 2 + place
+            chain.append(draw_reference(q[place].cpu(), 21, stream, at))
     assert bench.state.drafted[:3].tolist() == chain
     assert torch.equal(bench.state.seed_and_length, before[0])
     assert torch.equal(bench.state.token_counts, before[1])

@@ -11,7 +11,7 @@ pytest.importorskip("triton")
 
 from engine.decoding.acceptance import rejection_sample, verify_block
 from engine.events import Tree
-from engine.noise import Stream, exponential, uniform
+from engine.noise import Stream, exponential, place_in_draft, uniform
 from tests.support.chi_square import chi_square
 from tests.support.sampling_references import draw_reference, exponential_reference
 
@@ -35,10 +35,10 @@ def test_the_rules_with_the_kernels_noise_leave_p(rule: Any) -> None:
     )
     counts = [0] * vocabulary
     for seed in range(seeds):
-        drafted = [draw_reference(q[i], seed, Stream.DRAFT, 2 + i) for i in range(2)]
+        drafted = [draw_reference(q[i], seed, Stream.DRAFT, place_in_draft(2, i)) for i in range(2)]
 
         def coin(node: int, seed: int = seed) -> float:
-            return uniform(seed, Stream.ACCEPT, 2 + node)
+            return uniform(seed, Stream.ACCEPT, place_in_draft(2, node))
 
         def draw(weights: torch.Tensor, row: int, is_residual: bool, seed: int = seed) -> int:
             stream = Stream.RESIDUAL if is_residual else Stream.CHOICE
