@@ -13,7 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from engine.errors import ModelError
+from engine.errors import MALFORMED, ModelError, what_failed
 from engine.models.checkpoints.config_file import read_config
 
 if TYPE_CHECKING:  # the names alone must not bring torch
@@ -47,7 +47,7 @@ def _is_eagle3(config: Config) -> bool:
 
 def _is_block(config: Config) -> bool:
     """Return True for DFlash's key or architecture; ``plan`` refuses relatives."""
-    names = " ".join(map(str, config.get("architectures") or ()))
+    names = str(config.get("architectures"))
     return "dflash_config" in config or "DFlash" in names or "DSpark" in names
 
 
@@ -113,7 +113,13 @@ def inspect(place: Path, target: TargetShape) -> HeadPlan:
     from engine.drafting.heads.stored import open_stored
 
     kind = check(place)
-    plan: HeadPlan = _class_of(kind).plan(open_stored(place), target)
+    stored = open_stored(place)
+    try:
+        plan: HeadPlan = _class_of(kind).plan(stored, target)
+    except MALFORMED as error:
+        raise ModelError(
+            f"{stored.config_file} cannot be used: {what_failed(error)}. {stored.remedy}"
+        ) from error
     return plan
 
 

@@ -20,7 +20,7 @@ from typing import Any
 
 from engine.drafting.heads.base import TargetShape, check_fits, count_parameters, other_target
 from engine.drafting.heads.layers import read_layers, refuse_relatives
-from engine.drafting.heads.stored import Stored
+from engine.drafting.heads.stored import MOST, Stored
 from engine.errors import ModelError
 from engine.models.architecture import Architecture, LayerSpec
 from engine.models.hidden_states import NORMED, AuxLayer
@@ -84,7 +84,7 @@ def read_shape(stored: Stored, target: TargetShape) -> BlockShape:
     a = read_layers(
         flat,
         "layers.0.",
-        count=flat.size("num_hidden_layers"),
+        count=flat.size("num_hidden_layers", most=MOST),
         hidden=hidden,
         vocabulary=vocabulary,
         qk_norm=True,
@@ -94,7 +94,7 @@ def read_shape(stored: Stored, target: TargetShape) -> BlockShape:
     shape = BlockShape(
         architecture=replace(a, layers=_seeing(flat, a.layers)),
         read=read,
-        block=flat.size("block_size"),
+        block=flat.size("block_size", most=MOST),
         first=0 if _predicts_from_pending(config) else 1,
         mask=_mask(flat, vocabulary),
         rank=flat.matrix(MARKOV[0])[1] if int(config.get("markov_rank") or 0) else 0,
@@ -162,8 +162,7 @@ def _predicts_from_pending(config: Mapping[str, Any]) -> bool:
     In DFlash a row predicts the token at its own position, so that row predicts none. vLLM's key
     decides where it is given.
     """
-    names = " ".join(map(str, config.get("architectures") or ()))
-    return bool(config.get("sample_from_anchor", "DSpark" in names))
+    return bool(config.get("sample_from_anchor", "DSpark" in str(config.get("architectures"))))
 
 
 def _check_plain(stored: Stored) -> None:

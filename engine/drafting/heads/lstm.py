@@ -30,7 +30,7 @@ from engine.backends.operations import Arithmetic
 from engine.drafting.heads.base import HeadPlan, TargetShape
 from engine.drafting.heads.speculator import Norm, Speculator, State, prefix_of
 from engine.drafting.heads.stateless import stateless_plan
-from engine.drafting.heads.stored import Stored
+from engine.drafting.heads.stored import MOST, Stored
 from engine.errors import ModelError
 from engine.kernels.torch.linear import Linear
 
@@ -138,7 +138,7 @@ def _shape_of(stored: Stored) -> _Shape:
     prefix = prefix_of(stored)
     gates = GATES[:1] if stored.flag("tie_lstm_embs") else GATES
     return _Shape(
-        stored.size("n_predict"),
+        stored.size("n_predict", most=MOST),
         stored.flag("scale_input"),
         prefix,
         f"{prefix}projs.0.weight" in stored.shapes,

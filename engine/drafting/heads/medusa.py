@@ -21,7 +21,7 @@ from engine.backends.linear_factory import LinearFactory
 from engine.backends.operations import Arithmetic, Operations
 from engine.drafting.heads.base import HeadPlan, TargetShape
 from engine.drafting.heads.stateless import stateless_plan
-from engine.drafting.heads.stored import Stored
+from engine.drafting.heads.stored import MOST, Stored
 from engine.kernels.operands import Tokens
 from engine.kernels.torch.linear import Linear
 from engine.models.hidden_states import NORMED, AuxLayer
@@ -54,7 +54,10 @@ class MedusaHead:
 
     @classmethod
     def plan(cls, stored: Stored, target: TargetShape) -> HeadPlan:
-        shape = _Shape(stored.size("medusa_num_heads"), stored.size("medusa_num_layers", 1))
+        shape = _Shape(
+            stored.size("medusa_num_heads", most=MOST),
+            stored.size("medusa_num_layers", 1, most=MOST),
+        )
         vocabulary, hidden = stored.matrix(f"0.{shape.layers}.weight")
         tensors: dict[str, tuple[int, ...]] = {}
         for head in range(shape.heads):

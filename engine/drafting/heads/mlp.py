@@ -24,7 +24,7 @@ from engine.backends.operations import Arithmetic
 from engine.drafting.heads.base import HeadPlan, TargetShape
 from engine.drafting.heads.speculator import Norm, Speculator, State, prefix_of
 from engine.drafting.heads.stateless import stateless_plan
-from engine.drafting.heads.stored import Stored
+from engine.drafting.heads.stored import MOST, Stored
 from engine.kernels.torch.linear import Linear
 
 
@@ -70,7 +70,7 @@ class MlpHead(Speculator):
     @classmethod
     def plan(cls, stored: Stored, target: TargetShape) -> HeadPlan:
         shape = _Shape(
-            stored.size("n_predict"),
+            stored.size("n_predict", most=MOST),
             stored.flag("tie_weights"),
             stored.flag("scale_input"),
             prefix_of(stored),

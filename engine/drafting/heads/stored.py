@@ -28,6 +28,9 @@ from engine.models.checkpoints.stored_tensor import check_finite, read_tensor
 from engine.values import shown
 
 PICKLES = ("*.pt", "*.bin", "*.pth")
+MOST = 128
+"""More layers, or tokens of a draft, than any head has: lists of what a damaged configuration says would
+fill the memory."""
 _OTHERS = {"training_args.bin", "optimizer.pt", "optimizer.bin", "scheduler.pt", "rng_state.pth"}
 """Files that a trainer leaves beside the weights."""
 
@@ -62,12 +65,12 @@ class Stored:
         check_finite(self.folder, name, tensor)
         return tensor
 
-    def size(self, key: str, default: int | None = None) -> int:
+    def size(self, key: str, default: int | None = None, *, most: int = 1 << 40) -> int:
         """Return a whole number above 0 from config.json, or ``default``. Raises ModelError."""
         value = self.config.get(key, default)
-        if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+        if type(value) is int and 0 < value <= most:
             return value
-        raise self.wrong_key(key, "a whole number above 0")
+        raise self.wrong_key(key, f"a whole number above 0, at most {most:,}")
 
     def flag(self, key: str) -> bool:
         """Return a boolean from config.json; False where the key is absent. Raises ModelError."""

@@ -71,9 +71,9 @@ def _stamp(path: Path) -> _Stamp:
 def _examined(model: FoundModel, stamp: _Stamp, beside: tuple[Path | None, ...]) -> FoundModel:
     path = model.path
     model = replace(model, bytes=sum(size for _, size, _ in stamp))
-    if kind := kind_in(path):
-        return replace(model, type="head", head=kind)
     try:
+        if kind := kind_in(path):
+            return replace(model, type="head", head=kind)
         return _usable(inspect(path), model)
     except ModelError as error:
         reason = str(error)

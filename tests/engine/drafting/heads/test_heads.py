@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -9,6 +10,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -42,6 +44,28 @@ def test_a_folder_is_known_by_its_configuration(kind: str, tmp_path: Path) -> No
     folder = WRITERS[kind](tmp_path, TARGET)
     assert heads.kind_in(folder) == kind
     assert heads.check(folder) == kind == heads.inspect(folder, TARGET).kind
+
+
+ODD: tuple[Any, ...] = (None, True, -1, 0.5, 10**12, "odd", [], [5], ["odd"], {}, {"odd": 5})
+
+
+@pytest.mark.parametrize("kind", heads.kinds())
+def test_whatever_a_configuration_says_is_judged(kind: str, tmp_path: Path) -> None:
+    """A number of architectures ended the scan for models, and 10**12 layers filled the memory."""
+    folder = WRITERS[kind](tmp_path, TARGET)
+    file = folder / "config.json"
+    whole = json.loads(file.read_text())
+    inner = [each for each in whole.values() if isinstance(each, dict)]
+    for settings in (whole, *inner):
+        for key in [*settings, "architectures", "eagle_config", "rope_scaling", "layer_types"]:
+            kept = settings.get(key)
+            for odd in ODD:
+                settings[key] = odd
+                file.write_text(json.dumps(whole))
+                heads.kind_in(folder)
+                with contextlib.suppress(ModelError, IncompatiblePair):
+                    heads.inspect(folder, TARGET)
+            settings[key] = kept
 
 
 @pytest.mark.parametrize("kind", ["eagle3", "block", "assistant"])

@@ -254,13 +254,17 @@ def test_what_is_broken_says_why_and_the_rest_goes_on(models: Path, tmp_path: Pa
     config = json.loads((tmp_path / "reads" / "config.json").read_text())
     config["architectures"] = ["BertModel"]
     (tmp_path / "reads" / "config.json").write_text(json.dumps(config))
+    shutil.copytree(models / "small", tmp_path / "odd")
+    (tmp_path / "odd" / "config.json").write_text(json.dumps(config | {"architectures": 5}))
     put(models / "small.gguf", tmp_path / "zzz.gguf")
     (tmp_path / "mmproj-zzz.gguf").symlink_to(tmp_path / "gone")  # it ended the whole scan
     found = list(scan(linux(tmp_path / "home"), [tmp_path]))
     assert names(found) == {"zzz": str(tmp_path)}
     why = reasons(found)
     assert "cut short" in why["cut"]
-    assert why.keys() == {"cut", "empty", "text", "other-rule", "torn", "reads", "mmproj-zzz"}
+    assert why.keys() == {
+        *("cut", "empty", "text", "other-rule", "torn", "reads", "odd", "mmproj-zzz")
+    }
     assert "'gpt-9'" in why["other-rule"]
     assert "BertModel" in why["reads"]
     by_name = {one.name: one for one in found}
