@@ -12,7 +12,7 @@ import json
 import re
 import secrets
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from engine.errors import InvalidRequest
@@ -40,7 +40,7 @@ class ControlTokens:
         self._marks = {name: self._mark("c", number) for name, number in control.items()}
         # As the tokenizer matches: from the left, the longest; another added token may contain a name.
         names = [token.content for token in added.values() if token.content.strip()]
-        self._names, self._either = _any_of(names), _any_of([*names, *self._marks.values()])
+        self._names, self._either = _Names(names), _Names([*names, *self._marks.values()])
         self._renamed = {mark: name for name, mark in self._marks.items()} | self._own_names
         normalized = any(token.normalized for token in added.values() if token.content in control)
         self._normalizer = backend.normalizer if normalized else None
@@ -57,15 +57,15 @@ class ControlTokens:
 
     def escape(self, content: str) -> str:
         """Return ``content`` with the names of control tokens replaced by marks."""
-        return self._names.sub(lambda name: self._marks.get(name[0], name[0]), content)
+        return self._names.replaced(content, self._marks)
 
     def contains_control_token(self, content: str) -> bool:
         """Return whether ``content``, encoded plainly, would yield a control token."""
-        if any(name[0] in self._ids for name in self._names.finditer(content)):
+        if self.escape(content) != content:
             return True
         if self._normalizer is not None:
             normal = self._normalizer.normalize_str(content)
-            if any(name[0] in self._ids for name in self._names.finditer(normal)):
+            if self.escape(normal) != normal:
                 return True
         return bool(self._words) and not self._words.isdisjoint(self._encode_plainly(content))
 
@@ -81,7 +81,7 @@ class ControlTokens:
 
         ``special``: as in ``TextCodec.encode``. Raises InvalidRequest if the tokenizer cannot be copied.
         """
-        renamed = self._either.sub(lambda name: self._renamed.get(name[0], name[0]), text)
+        renamed = self._either.replaced(text, self._renamed)
         ids: list[int] = self._renamed_copy().encode(renamed, add_special_tokens=special).ids
         return ids
 
@@ -118,10 +118,30 @@ def _not_encodable() -> InvalidRequest:
     )
 
 
-def _any_of(names: Iterable[str]) -> re.Pattern[str]:
-    """Return a pattern that matches any of ``names``, the longest first; without names, nothing."""
-    longest_first = sorted(set(names), key=lambda name: (-len(name), name))
-    return re.compile("|".join(map(re.escape, longest_first)) or r"(?!)")
+class _Names:
+    """Names of tokens, found from the left, the longest first. A pattern of the thousands that some
+    vocabularies have would try each of them at every "<"."""
+
+    def __init__(self, names: Collection[str]) -> None:
+        self._names = frozenset(names)
+        sizes: dict[str, set[int]] = {}
+        for name in names:
+            sizes.setdefault(name[0], set()).add(len(name))
+        self._sizes = {first: sorted(each, reverse=True) for first, each in sizes.items()}
+        self._firsts = re.compile("|".join(map(re.escape, sizes)) or r"(?!)")
+
+    def replaced(self, text: str, by: Mapping[str, str]) -> str:
+        """Return ``text`` with the names that ``by`` has replaced."""
+        parts, done, end = list[str](), 0, 0
+        while (first := self._firsts.search(text, end)) is not None:
+            at = first.start()
+            each = (text[at : at + size] for size in self._sizes[first[0]])
+            name = next((part for part in each if part in self._names), "")
+            end = at + max(len(name), 1)
+            if name in by:
+                parts += text[done:at], by[name]
+                done = end
+        return "".join([*parts, text[done:]])
 
 
 def _rename(content: dict[str, Any], names: Mapping[str, str]) -> None:
