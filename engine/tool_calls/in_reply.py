@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import secrets
 import string
 from dataclasses import dataclass, field
@@ -11,7 +10,7 @@ from typing import Any
 from engine.request import Request
 from engine.tool_calls.reading import Arguments, CallReader, CallStart, Content, Part
 from engine.tool_calls.styles import CallStyle
-from engine.values.tools import ToolCall, json_object
+from engine.values.tools import ToolCall, json_object, json_text
 
 _ID = string.ascii_letters + string.digits
 _ID_LENGTH = 9
@@ -23,7 +22,7 @@ def call_of(id: str, name: str, arguments: str | None) -> ToolCall:
     are ours, cut by ``max_tokens``."""
     text = arguments or "{}"
     parsed = json_object(text)
-    return ToolCall(id, name, text if parsed is None else json.dumps(parsed, ensure_ascii=False))
+    return ToolCall(id, name, text if parsed is None else json_text(parsed))
 
 
 def _new_id() -> str:

@@ -89,6 +89,12 @@ def json_object(text: str) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
+def json_text(value: Any) -> str:
+    """Return ``value`` as JSON that is Unicode: join surrogates, and replace lone ones."""
+    text = json.dumps(value, ensure_ascii=False)
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
 def _refused(constant: str) -> None:
     raise ValueError(f"{constant} is not JSON")  # which Python reads
 

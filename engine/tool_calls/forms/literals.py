@@ -16,6 +16,7 @@ from engine.tool_calls.forms.parameters import (
     resolved,
     within,
 )
+from engine.values.tools import json_text
 
 _DEEPEST = 32
 """Containers in containers; what is deeper is read as text, and any value by a grammar."""
@@ -62,7 +63,7 @@ class LiteralReader:
         parser = _Parser(self._text[: self._at])
         parser.at = len(self._style.opening)
         value = parser.pairs(self._style.end, 0)
-        return len(text) - (len(self._text) - self._at), json.dumps(value, ensure_ascii=False)
+        return len(text) - (len(self._text) - self._at), json_text(value)
 
     def _scan(self) -> None:
         """Go on to the last bracket, or as far as it is certain what the text is."""

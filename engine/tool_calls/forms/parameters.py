@@ -15,6 +15,7 @@ from typing import Any
 from engine.errors import InvalidRequest
 from engine.files import parse_json
 from engine.tool_calls.forms.json_form import json_rule
+from engine.values.tools import json_text
 
 Schema = Mapping[str, Any]
 
@@ -162,7 +163,7 @@ class TaggedReader:
         kinds, self._name = self._kinds, None
         if self._streams:
             return end + len(behind), _inner(text[:end]) + '"'
-        return end + len(behind), json.dumps(_value_of(text[:end], kinds), ensure_ascii=False)
+        return end + len(behind), json_text(_value_of(text[:end], kinds))
 
     @property
     def _kinds(self) -> frozenset[str]:

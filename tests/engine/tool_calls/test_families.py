@@ -240,6 +240,8 @@ RECORDED = [
      {"at": [1, 2], "city": 'Ro}me,"', "with": {"sea": "a"}}),
     ("lfm2.5", '<|tool_call_start|>[get_weather(city="Ro\\"m)e", days=3, note=None)]<|tool_call_end|>',
      {"city": 'Ro"m)e', "days": 3, "note": None}),
+    ("lfm2.5", "<|tool_call_start|>[get_weather(city='\\ud83d\\ude00 \\ud83d')]<|tool_call_end|>",
+     {"city": "😀 \ufffd"}),
     ("glm 4.5", "<tool_call>get_weather\n<arg_key>city</arg_key>\n<arg_value>12</arg_value>\n"
      "</tool_call>", {"city": "12"}),
     ("glm 4.5", "<tool_call>get_weather\n<arg_key>at</arg_key>\n<arg_value>[1, 1e999]</arg_value>\n"
