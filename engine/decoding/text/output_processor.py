@@ -108,9 +108,7 @@ class OutputProcessor:
         )
 
     def _reason(self, cancelled: bool) -> FinishReason:
-        if self.stopped:
+        if self.stopped or (self.tokens and self.tokens[-1] in self.stopping.eos):
             return FinishReason.STOP
-        if cancelled:
-            return FinishReason.CANCELLED
-        ended = self.tokens and self.tokens[-1] in self.stopping.eos
-        return FinishReason.STOP if ended else FinishReason.LENGTH
+        ended = len(self.tokens) >= self.stopping.limit
+        return FinishReason.CANCELLED if cancelled and not ended else FinishReason.LENGTH

@@ -116,6 +116,20 @@ def test_a_character_of_several_tokens_stands_where_its_last_token_completes_it(
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("limit", "tokens", "reason"),
+    [(9, [97, EOS], FinishReason.STOP), (2, [97, 98], FinishReason.LENGTH),
+     (3, [97, 98], FinishReason.CANCELLED)],
+)  # fmt: skip
+def test_a_reply_that_ended_by_itself_was_not_cancelled(
+    limit: int, tokens: list[int], reason: FinishReason
+) -> None:
+    codec: Any = Bytes()
+    processor = OutputProcessor(codec, [], (), StoppingCriteria(limit, (EOS,)))
+    events_of(processor, tokens, [2])
+    assert processor.finish(cancelled=True).reason is reason
+
+
 def test_a_stop_string_ends_the_reply_and_moves_no_place() -> None:
     events = narrated("漢 STAY 😀 STOP after", ("STOP",), [2, 5, 1])
     assert check_places(events).text == "漢 STAY 😀 "
