@@ -160,12 +160,7 @@ class Sampler:
         return drawn
 
     def top_tokens(self, p: Tensor, count: int) -> TopTokens:
-        """Return the top ``count`` tokens of ``p (vocabulary,)`` with their probabilities, none at 0.
-
-        Return none on a device, where this would be one more wait.
-        """
-        if p.device.type != "cpu":
-            return ()
+        """Return the top ``count`` tokens of ``p (vocabulary,)`` with their probabilities, none at 0."""
         if self._library is not None and compiled.supports(p):
             tokens = compiled.top_indices(self._library, p, count)
         else:
