@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator
-from contextlib import closing
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Protocol
@@ -143,20 +142,6 @@ class RoundLoop:
     def close(self) -> None:
         """Discard launched rounds; see ``Launcher.close``."""
         self._launcher.close()
-
-
-def decode(
-    context: Context,
-    launcher: Launcher,
-    controller: Controller,
-    stopping: StoppingCriteria,
-    name: str,
-) -> Generator[Round]:
-    """Yield the rounds of a sequence that is decoded alone; see ``RoundLoop``."""
-    with closing(RoundLoop(context, launcher, controller, stopping, name)) as rounds:
-        while not rounds.ended:
-            rounds.launch()
-            yield rounds.finish()
 
 
 def _within(budget: Budget, room: int) -> Budget:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from engine.decoding.context import Context
 from engine.decoding.device import DeviceLauncher, deepest
-from engine.decoding.loop import StoppingCriteria, decode
+from engine.decoding.loop import StoppingCriteria
 from engine.decoding.proposer import DeviceDrafting
 from engine.decoding.sampling import Sampler
 from engine.decoding.target import Target
@@ -25,6 +25,7 @@ from engine.drafting.resources import Resources
 from engine.events import Budget, Origin, Round
 from engine.values import MAX_DEPTH, RoundResult
 from engine.values.sampling import AcceptanceRule, Sampling
+from tests.support.decoding import decode
 from tests.support.fakes import Scripted, TableModel
 
 VOCABULARY = 7

@@ -16,7 +16,7 @@ from engine.decoding.acceptance import Acceptance
 from engine.decoding.context import Context
 from engine.decoding.device import DeviceLauncher
 from engine.decoding.host import HostLauncher
-from engine.decoding.loop import Launcher, RoundLoop, StoppingCriteria, decode
+from engine.decoding.loop import Launcher, RoundLoop, StoppingCriteria
 from engine.decoding.proposer import Proposer, RoundProposer
 from engine.decoding.sampling import Sampler
 from engine.decoding.target import Target
@@ -30,6 +30,7 @@ from engine.models.base import TreeModel
 from engine.request import PLAIN, Control, Speculation
 from engine.values.sampling import AcceptanceRule, Sampling
 from tests.engine.decoding.test_loop import GREEDY, PROMPT, VOCABULARY, draft_table, heads, table
+from tests.support.decoding import decode
 from tests.support.fakes import TableModel
 from tests.support.lossless import tree_options
 from tests.support.rounds import RoundTable, TableRounds

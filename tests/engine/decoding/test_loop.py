@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from engine.decoding.context import Context
 from engine.decoding.host import HostLauncher
-from engine.decoding.loop import StoppingCriteria, decode
+from engine.decoding.loop import StoppingCriteria
 from engine.decoding.sampling import Sampler
 from engine.decoding.target import Target
 from engine.decoding.verifier import Verifier
@@ -28,6 +28,7 @@ from engine.drafting.resources import Resources
 from engine.events import Origin, Round, Tree
 from engine.request import Control, Speculation
 from engine.values.sampling import AcceptanceRule, Sampling
+from tests.support.decoding import decode
 from tests.support.fakes import Scripted, TableModel
 from tests.support.heads import FakeShape, random_heads
 from tests.support.pairwise import all_pairs

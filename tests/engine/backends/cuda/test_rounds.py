@@ -18,7 +18,7 @@ from engine.backends.cuda.round import DeviceRound
 from engine.decoding.constraint import GRAMMAR
 from engine.decoding.context import Context
 from engine.decoding.host import HostLauncher
-from engine.decoding.loop import StoppingCriteria, decode
+from engine.decoding.loop import StoppingCriteria
 from engine.decoding.sampling import Sampler
 from engine.decoding.target import Target
 from engine.decoding.text.codec import TextCodec
@@ -33,6 +33,7 @@ from engine.values.grammar import Grammar, GrammarKind
 from engine.values.sampling import AcceptanceRule, Sampling
 from tests.engine.backends.cuda.small import CONTEXT, load, load_reference
 from tests.engine.kernels.cuda.where import INTERPRETED
+from tests.support.decoding import decode
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("device")]
 

@@ -13,7 +13,7 @@ import pytest
 from engine.bench.prompts import read
 from engine.decoding.context import Context
 from engine.decoding.host import HostLauncher
-from engine.decoding.loop import StoppingCriteria, decode
+from engine.decoding.loop import StoppingCriteria
 from engine.decoding.proposer import DraftProposal, Proposer
 from engine.decoding.sampling import Sampler
 from engine.decoding.verifier import Verifier
@@ -24,6 +24,7 @@ from engine.request import Request
 from engine.values.messages import Message
 from engine.values.sampling import AcceptanceRule, Sampling
 from tests.support.checkpoints import open_session
+from tests.support.decoding import decode
 from tests.support.heads import IN_FOLDERS, heads_of_pip
 from tests.support.pairwise import all_pairs
 from tests.support.places import PIP

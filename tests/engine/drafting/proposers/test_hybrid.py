@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from engine.decoding.acceptance import Acceptance
 from engine.decoding.context import Context
 from engine.decoding.host import HostLauncher
-from engine.decoding.loop import StoppingCriteria, decode
+from engine.decoding.loop import StoppingCriteria
 from engine.decoding.sampling import Sampler
 from engine.decoding.target import Target
 from engine.decoding.verifier import Verifier
@@ -29,6 +29,7 @@ from engine.errors import InvalidRequest
 from engine.events import Budget, Origin, Round
 from engine.values.sampling import AcceptanceRule, Sampling
 from tests.support.chi_square import chi_square
+from tests.support.decoding import decode
 from tests.support.fakes import TableModel
 
 VOCABULARY = 5
