@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -37,9 +35,11 @@ from engine.train.heads import kinds
 from engine.train.trainer import TargetView, continued
 from engine.values.messages import Image, Message
 from engine.values.sampling import Sampling
+from tests.app.cli.conftest import Foretoken, foretoken
 from tests.support.loading import load_model
 from tests.support.places import PIP
 
+__all__ = ["foretoken"]  # a fixture
 QUESTIONS = [
     f"Please reserve a table for {number} people at {place} in {town}."
     for number, place, town in zip(
@@ -149,10 +149,15 @@ def test_it_is_there_at_the_next_start_and_the_published_one_is_a_click_away(
         waited(lambda: torch.equal(weights_in_use(again), learned))
 
 
-def test_another_process_switches_off_and_forgets_at_once(tmp_path: Path) -> None:
+def test_another_process_switches_off_and_forgets_at_once(
+    foretoken: Foretoken, tmp_path: Path
+) -> None:
+    """The command is not the app's: they know of each other by the files alone."""
+
     def command(*options: str) -> str:
-        line = [sys.executable, "-m", "app", "learn", *options, "--data-dir", str(tmp_path)]
-        return subprocess.run(line, check=True, capture_output=True, text=True).stdout
+        result = foretoken("learn", *options, "--data-dir", tmp_path)
+        assert result.status == 0, result.err
+        return result.out
 
     def stored() -> int:
         return sum(head.replies for head in learned_heads(tmp_path))

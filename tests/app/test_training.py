@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -16,7 +14,6 @@ import torch
 import yaml
 
 from app.inventory import open_inventory
-from app.paths import packages
 from app.training import options as training_options
 from app.training import process as training_process
 from app.training import runs as training
@@ -73,15 +70,6 @@ def awaited(trainings: Trainings, fact: Callable[[Status], bool]) -> Status:
 
 def ended(status: Status) -> bool:
     return status.state not in (State.RUNNING, State.STOPPING)
-
-
-def test_the_app_does_not_wait_for_what_only_training_needs() -> None:
-    """It brought transformers' models: seconds before the page was there."""
-    found = "[m for m in sys.modules if m.startswith('transformers.m')]"
-    code = f"import sys, app.training.runs; print({found})"
-    run = [sys.executable, "-c", code]
-    done = subprocess.run(run, capture_output=True, text=True, check=True, cwd=packages())
-    assert done.stdout.strip() == "[]"
 
 
 def test_every_kind_has_a_shipped_recipe() -> None:

@@ -58,7 +58,7 @@ def test_what_cannot_be_is_told_before_anything_starts(
     asked = ("bench", "real", "--pair", gguf_pair[0], "--prompts", prompts)
     assert "with --max-tokens" in foretoken(*asked, "--max-tokens", 100_000).err
     assert "depth" in foretoken(*asked, "--depth", 99).err
-    load, long = LoadRequest.parse(str(gguf_pair[0])), Prompt("chat", ("word " * 100_000,))
+    load, long = LoadRequest.parse(str(gguf_pair[0])), Prompt("chat", ("word " * 10_000,))
     with pytest.raises(InvalidRequest, match="longest prompt"):
         case.make(load, [long], 8, skip_long=True)
     _, kept = case.make(load, [Prompt("code", ("Hi",)), long], 8, skip_long=True)

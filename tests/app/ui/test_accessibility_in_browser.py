@@ -106,11 +106,12 @@ def found(page: Any, place: str, **options: Any) -> list[str]:
 
 
 @pytest.mark.parametrize("size", ["desk", pytest.param("phone", marks=pytest.mark.exhaustive)])
-def test_axe_finds_nothing_serious(fresh_page: Any, size: str) -> None:
+def test_axe_finds_nothing_serious(app: Any, fresh_page: Any, size: str) -> None:
     axe = pytest.importorskip(
         "axe_playwright_python.base", reason="axe is not installed: `.[test]` has it"
     )
     page = fresh_page
+    app.engine.seconds_a_round = 0.001
     page.evaluate(axe.AXE_SCRIPT)
     page.emulate_media(reduced_motion="reduce")  # no colour is caught half way to another
     wrong: dict[str, list[str]] = {}
