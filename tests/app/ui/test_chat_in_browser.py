@@ -486,3 +486,17 @@ def test_an_edited_message_is_not_lost(page, app):
     page.keyboard.press("Escape")
     page.click(".stop")
     page.wait_for_selector(".msg.assistant[data-status=cancelled]")
+
+
+def test_a_message_is_sent_though_the_browser_has_no_room_for_its_draft(page):
+    """One of some megabytes was never sent, nor was any after it."""
+    page.evaluate(
+        """() => {
+          let full = "";
+          for (let n = 2 ** 22; n >= 1; n /= 2)
+            try { localStorage.setItem("full", full + "x".repeat(n)); full += "x".repeat(n); } catch {}
+          localStorage.setItem("full", full.slice(300));
+        }"""
+    )
+    ask(page, "Is there room? " * 40)
+    page.evaluate("localStorage.removeItem('full')")

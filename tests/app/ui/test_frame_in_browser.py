@@ -98,6 +98,12 @@ def test_a_question_mark_lists_the_shortcuts_and_is_written_in_the_message_box(p
     page.get_by_text("start a new line").wait_for()
     page.keyboard.press("Escape")
     page.locator("dialog.shortcuts").wait_for(state="hidden")
+    page.evaluate(  # Alt+M, where M is elsewhere: on a French keyboard
+        """document.body.dispatchEvent(new KeyboardEvent("keydown",
+          { key: "m", code: "Semicolon", altKey: true, bubbles: true }))"""
+    )
+    page.locator("#pair-popover").wait_for()
+    page.keyboard.press("Escape")
 
 
 def test_on_a_phone_one_pane_at_a_time_lies_over_the_chat(page):

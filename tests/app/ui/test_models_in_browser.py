@@ -501,6 +501,7 @@ def test_a_file_is_browsed_for_or_dropped_opened_and_remembered(models, app, lyi
     chosen = models.locator(".folder [name=folder]")
     expect(chosen).to_have_value(str(home / "Downloads" / "dropped.gguf"))
     expect(browser).to_have_count(0)
+    expect(chosen).to_be_focused()
     drop = """([node, name, size]) => {
       const data = new DataTransfer();
       data.items.add(new File([new Uint8Array(size)], name));
@@ -549,6 +550,7 @@ def test_a_download_is_paused_resumed_and_then_loaded_and_deleted(models, app, h
     tab(models, "storage")
     gone = models.locator(f".kept li[data-kept='{SMOL}']")
     gone.get_by_role("button", name="Delete").click()
+    expect(gone.get_by_role("button", name="Cancel")).to_be_focused()
     gone.get_by_role("button", name="Cancel").click()
     gone.get_by_role("button", name="Delete").click()
     gone.get_by_role("button", name=re.compile("Delete .*\\?")).click()
