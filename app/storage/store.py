@@ -4,7 +4,6 @@ tables."""
 from __future__ import annotations
 
 import json
-import re
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -37,8 +36,6 @@ from engine.values.messages import Message
 
 MOST_WORDS = 50
 """Words of a search. SQLite refuses more than some hundred, and each takes time."""
-LONGEST_WORD = 1_000
-"""Characters of a word of a search. SQLite refuses patterns of more than 50,000 bytes."""
 _AS_THEY_ARE = "role text status marks error shown left_out model method edited".split()
 """Fields of a message that are stored as they are."""
 UNDO_S = 3600.0
@@ -69,25 +66,24 @@ class Store(StoreFile):
         return f"{row['latest']} {row['named']}"
 
     def search(self, text: str) -> tuple[int, ...]:
-        """Return the chats that contain all words of ``text`` in titles, answers or files, but not those
-        with words only in thoughts; newest first. Only ``MOST_WORDS`` and ``LONGEST_WORD`` count."""
-        matching = "select id from chats where title like ? escape '~' union "
-        matching += (
+        """Return the chats that contain all words of ``text``, in any case, in titles, answers or files,
+        but not those with words only in thoughts; newest first. Only ``MOST_WORDS`` count."""
+        matching = (
+            "id in (select id from chats where has(title, ?{0}) union "
             "select chat from messages where deleted is null and (exists (select 1 from "
             "json_each(messages.files) each join attachments on attachments.id = "
-            "json_extract(each.value, '$.id') where attachments.name like ? escape '~' or "
-            "attachments.text like ? escape '~' or attachments.pages like ? escape '~') or "
+            "json_extract(each.value, '$.id') where has(attachments.name, ?{0}) or "
+            "has(attachments.text, ?{0}) or has(attachments.pages, ?{0})) or "
+            "has(text, ?{0}) and has(answer(role, text, statistics), ?{0})))"
         )
-        matching += "text like ? escape '~' and answer(role, text, statistics) like ? escape '~')"
-        words = [
-            re.sub(r"([%_~])", r"~\1", word[:LONGEST_WORD]) for word in text.split()[:MOST_WORDS]
-        ]
-        holding = " and ".join(["deleted is null", *[f"id in ({matching})"] * len(words)])
-        patterns = [f"%{word}%" for word in words for _ in range(6)]
+        words = text.casefold().split()[:MOST_WORDS]
+        every = (matching.format(number) for number in range(1, len(words) + 1))
+        holding = " and ".join(["deleted is null", *every])
         query = f"select id from chats where {holding} order by updated desc, id desc"
-        with self._lock:  # no other thread may be in SQLite, which calls the function back
+        with self._lock:  # no other thread may be in SQLite, which calls the functions back
+            self._db.conn.create_function("has", 2, _has)
             self._db.conn.create_function("answer", 3, _answer)
-            return tuple(row["id"] for row in self._rows(query, patterns))
+            return tuple(row["id"] for row in self._rows(query, words))
 
     def has_chat(self, chat: int) -> bool:
         return bool(self._rows("select 1 from chats where id = ? and deleted is null", [chat]))
@@ -411,6 +407,12 @@ class Store(StoreFile):
         """Return the reply's events as JSON lines."""
         rows = self._rows("select lines from traces where message = ? order by part", [message])
         return tuple(line for row in rows for line in row["lines"].split("\n"))
+
+
+def _has(text: str | None, word: str) -> bool:
+    """Return whether a text contains a word in lower case; a function for SQL, whose own ``like`` knows
+    the case of ASCII letters alone."""
+    return text is not None and word in text.casefold()
 
 
 def _answer(role: Literal["user", "assistant"], text: str, statistics: str | None) -> str:

@@ -275,12 +275,14 @@ def test_several_threads_search_at_once(store, tmp_path):
     assert (ended.stdout, ended.stderr) == ("found\n", "")
 
 
-def test_a_word_longer_than_any_pattern_is_searched_as_far_as_it_may_be(store):
-    """SQLite refused it, and the page said that the chats could not be opened."""
+def test_a_word_is_searched_in_any_case_and_length(store):
+    """SQLite knew the cases of ASCII letters alone, and refused long words: the page said that the chats
+    could not be opened."""
     chat = store.new_chat()
-    turn(store, chat, "%" * 2_000)
+    turn(store, chat, "Über 100 % " + "%" * 60_000)
     assert store.search("x" * 60_000) == ()
-    assert store.search("%" * 60_000) == (chat,)
+    assert store.search("%" * 60_000) == store.search("üBER 100") == (chat,)
+    assert store.search("1_0") == store.search("Übel") == ()
 
 
 def test_what_was_written_survives_kill_9_and_the_cut_reply_says_so(tmp_path):
