@@ -92,7 +92,7 @@ def chat_requests(
     common = common_fields(body, pair, body.top_logprobs)
     messages, prefill = _messages(body.messages, answers_name_calls), ""
     if body.continue_final_message:
-        messages, prefill = messages[:-1], _prefill(messages[-1])
+        messages, prefill = messages[:-1], _prefill(messages)
     request = Request(
         messages=messages,
         prefill=prefill,
@@ -226,13 +226,14 @@ def _messages(messages: list[MessageBody], answers_name_calls: bool) -> tuple[Me
     return tuple(converted)
 
 
-def _prefill(last: Message) -> str:
+def _prefill(messages: Sequence[Message]) -> str:
     """Return the text of the last message, which the reply continues. Raises InvalidRequest."""
-    if last.role != "assistant" or last.tool_calls or last.images or last.reasoning:
+    *before, last = messages
+    if not before or last.role != "assistant" or last.tool_calls or last.images or last.reasoning:
         raise InvalidRequest(
             "continue_final_message",
             "continue_final_message is not possible: the last message must be an assistant's, with "
-            "text alone.",
+            "text alone, and another one must come before it.",
         )
     return last.content
 

@@ -404,6 +404,10 @@ def test_models_are_listed_for_both_clients(server, claude: Anthropic, client: O
         ),
         ({"messages": "x" * 9}, "messages"),
         (
+            {"messages": [{"role": "assistant", "content": "Once"}]},
+            r"\(a prefill\) is not possible: .* another one must come before it",
+        ),
+        (
             {"messages": [{"role": "user", "content": "long " * 9000}]},
             r"^prompt is too long: more than \d+ tokens > \d+ maximum\. The text is",
         ),
