@@ -81,6 +81,9 @@ FAMILIES: Mapping[str, Reader] = {
 }
 
 
+_DESCRIBED: dict[str, Architecture | None] = {}
+
+
 def described(checkpoint: Checkpoint) -> Architecture | None:
     """Return the model's description; None for one that no family describes, or that is wrong."""
     if checkpoint.architecture not in FAMILIES:
@@ -92,9 +95,13 @@ def described(checkpoint: Checkpoint) -> Architecture | None:
 
 
 def described_by(config: Mapping[str, Any]) -> Architecture | None:
-    """Return the description by a configuration alone, see ``checkpoint_by``."""
-    checkpoint = checkpoint_by(config)
-    return None if checkpoint is None else described(checkpoint)
+    """Return the description by a configuration alone, see ``checkpoint_by``. Each is made once: the
+    catalog's are asked for whenever it is read."""
+    known = repr(config)
+    if known not in _DESCRIBED:
+        checkpoint = checkpoint_by(config)
+        _DESCRIBED[known] = None if checkpoint is None else described(checkpoint)
+    return _DESCRIBED[known]
 
 
 def checkpoint_by(config: Mapping[str, Any]) -> Checkpoint | None:
