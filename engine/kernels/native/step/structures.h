@@ -65,7 +65,6 @@ struct ShortConvolution {
     int32_t slot;  // of the layer's memory in a cache
 };
 
-// Also the weights of an Mlp, whose `gate_up` is `up` alone.
 // See mamba2.h. `inputs` makes gates [heads][head_dim]; then values like them, B and C [groups][state], which are convolved; then dt [heads].
 struct Mamba2 {
     const Matrix *inputs, *output;
@@ -81,6 +80,7 @@ struct Mamba2 {
     int inputs_width() const { return values() + kept(); }
 };
 
+// Also the weights of an Mlp, whose `gate_up` is `up` alone.
 struct GatedMlp {
     const Matrix *gate_up, *down;
     int32_t intermediate;
