@@ -25,6 +25,7 @@ from engine.errors import (
 )
 from engine.events import Failed, FinishReason
 from engine.kernels.native.library import Library
+from engine.loading.planning.model_size import ModelSize
 from engine.loading.progress import DownloadProgress, LoadProgress, Stage
 from engine.local.engine import LocalEngine
 from tests.engine.local.engine.conftest import PATIENCE, Gate, asked, finished
@@ -118,9 +119,9 @@ def test_too_little_memory_is_told_before_anything_is_loaded_with_what_would_fit
     monkeypatch.setattr(
         "engine.local.pair.load_planned", lambda *_, **__: pytest.fail("it was loaded")
     )
-    monkeypatch.setattr(
-        "engine.loading.planning.fit.TOKEN_BYTES", 0
-    )  # more here than what the formats differ by
+    # These are more here than what the formats differ by.
+    monkeypatch.setattr("engine.loading.planning.fit.TOKEN_BYTES", 0)
+    monkeypatch.setattr(ModelSize, "scratch_bytes", lambda *_: 0)
     monkeypatch.setattr("engine.machine.memory.free_bytes", lambda: 300_230_000)
     with pytest.raises(OutOfMemory, match=r"300 MB are free.*bf16 would need 300 MB\."):
         engine.load(request_for(*pair, quantization="fp32"))
