@@ -253,14 +253,16 @@ def test_the_memory_is_a_bar_whose_context_slides(models):
 
 
 def test_a_number_that_is_typed_stays_though_the_page_is_drawn_again(models):
+    models.reload()
+    models.evaluate("Foretoken.refresh()")  # what is loaded, on which the options depend
+    tab(models, "all")
     opened = card(models, "large")
     opened.locator("summary", has_text="Load options").click()
     threads = opened.get_by_label("CPU threads")
     threads.fill("1")
     asked: list[str] = []
-    for turn in range(3):
-        if turn == 1:  # by then the page knows what is loaded, which the options depend on
-            models.on("request", lambda request: asked.append(request.post_data or ""))
+    models.on("request", lambda request: asked.append(request.post_data or ""))
+    for _ in range(2):
         models.evaluate("Foretoken.refresh()")
         with models.expect_response(lambda answer: '"table"' in (answer.request.post_data or "")):
             models.evaluate("document.querySelector('[data-action=again]').click()")

@@ -121,7 +121,8 @@ def test_too_little_memory_is_told_before_anything_is_loaded_with_what_would_fit
     )
     # These are more here than what the formats differ by.
     monkeypatch.setattr("engine.loading.planning.fit.TOKEN_BYTES", 0)
-    monkeypatch.setattr(ModelSize, "scratch_bytes", lambda *_: 0)
+    for counted in ("scratch_bytes", "attention_bytes"):
+        monkeypatch.setattr(ModelSize, counted, lambda *_: 0)
     monkeypatch.setattr("engine.machine.memory.free_bytes", lambda: 300_230_000)
     with pytest.raises(OutOfMemory, match=r"300 MB are free.*bf16 would need 300 MB\."):
         engine.load(request_for(*pair, quantization="fp32"))
