@@ -164,12 +164,12 @@ function useDownloads(ask: Ask, shown: boolean) {
 // Tells which model this page has loaded, once it is; `expect()` begins to wait for one, `dismiss()` ends that.
 function useFinished(status: Status | null) {
   const [finished, setFinished] = useState<any>(null);
-  const waits = useRef<{ key: string; began: boolean }>(null);
+  const waits = useRef<{ key: string; failed?: string | null; began: boolean }>(null);
   const key = JSON.stringify([status?.loaded?.target, status?.loaded?.draft]);
   useEffect(() => {
     if (!waits.current || !status) return;
     if (status.opening) waits.current.began = true;
-    else if (status.failed) waits.current = null;
+    else if (status.failed && (waits.current.began || waits.current.failed !== status.failed)) waits.current = null;
     else if (status.loaded && (waits.current.began || waits.current.key !== key)) {
       waits.current = null;
       setFinished(status.loaded);
@@ -178,7 +178,7 @@ function useFinished(status: Status | null) {
   return {
     finished,
     expect() {
-      waits.current = { key, began: false };
+      waits.current = { key, failed: status?.failed, began: false }; // an earlier load may have failed
       setFinished(null);
     },
     dismiss() {
