@@ -31,7 +31,7 @@ FEWEST_ROUNDS = 8
 
 _SUMMED = (
     "prompt_tokens", "reused_tokens", "completion_tokens", "untimed_tokens", "rounds", "drafted",
-    "accepted", "prefill_s", "decode_s", "draft_s", "verify_s",
+    "accepted", "prefill_s", "late_prefill_s", "decode_s", "draft_s", "verify_s",
 )  # fmt: skip
 """Figures that add up over several replies."""
 
@@ -64,6 +64,8 @@ class Statistics:
     """Seconds of a round that drafts nothing, the mean over the tokens; None where nobody measured."""
     reported_acceptance_length: float | None = None
     """The mean, from an engine that tells it and no rounds."""
+    late_prefill_s: float = 0.0
+    """Of ``prefill_s``, what the draft read a long prompt in after the first token, between rounds."""
     shared: bool = False
     """Whether drafted and accepted are of more replies than this one; see ``Counted``."""
 
@@ -130,7 +132,7 @@ class Tally:
     def __init__(self) -> None:
         self._prompt = self._reused = self._emitted = self._rounds = 0
         self._drafted = self._accepted = 0
-        self._prefill = self._decode = self._draft = self._verify = 0.0
+        self._prefill = self._decode = self._draft = self._verify = self._late = 0.0
         self._first: float | None = None
         self._untimed = 0
         self._lengths: Counter[int] = Counter()
@@ -150,6 +152,8 @@ class Tally:
             case Started():
                 self._prompt = len(event.prompt_tokens or ())
             case Prefilled():
+                if self._first is not None:
+                    self._late = event.seconds - self._prefill
                 self._reused, self._prefill = event.reused, event.seconds
             case Emitted(round=None):
                 self._unseen(event)
@@ -212,6 +216,7 @@ class Tally:
             drafted=self._drafted,
             accepted=self._accepted,
             prefill_s=self._prefill,
+            late_prefill_s=self._late,
             decode_s=self._decode,
             draft_s=self._draft,
             verify_s=self._verify,

@@ -161,7 +161,9 @@ class Sequence:
             if member is not None and member.wants_prefill:
                 member.observe_prefill(preparing.compute(), finished=preparing.finished)
             elif preparing.spread and self._goes_on(rounds):
-                preparing.compute(_CHUNKS_A_ROUND)
+                # Others wait for it.
+                alone = self.resources.controllers.batch.running < 2
+                preparing.compute(_CHUNKS_A_ROUND if alone else 1)
                 if preparing.finished:
                     self.publish(preparing.prefilled)
 

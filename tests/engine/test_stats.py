@@ -98,6 +98,16 @@ def test_a_reply_counted_by_hand() -> None:
     assert figures.time_to_first_token_s == pytest.approx(0.54)
 
 
+def test_what_the_draft_reads_after_the_first_token_is_told_apart() -> None:
+    first, again = emitted(0, 0, timing=Timing(0.0, 0.02, 0.03)), Prefilled(5, 3, 0.8)
+    figures = folded(*REPLY[:3], first, again, *REPLY[4:])
+    assert figures.prefill_s == 0.8
+    assert figures.late_prefill_s == pytest.approx(0.3)
+    assert figures.time_to_first_token_s == pytest.approx(0.53)
+    assert folded(*REPLY).late_prefill_s == 0
+    assert (figures + figures).late_prefill_s == pytest.approx(0.6)
+
+
 def test_accepted_tokens_behind_the_end_of_a_reply_do_not_count() -> None:
     figures = folded(*REPLY[:3], emitted(2, 2), emitted(4, 4, cut=3))
     assert (figures.drafted, figures.accepted, figures.completion_tokens) == (6, 4, 5)

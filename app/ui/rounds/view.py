@@ -166,7 +166,7 @@ def predicted(reply: ReplyState) -> View | None:
 TOTALS = (
     "rounds", "drafted", "accepted", "prompt_tokens", "completion_tokens", "tokens_per_s",
     "plain_tokens_per_s", "speedup", "acceptance_rate", "mean_acceptance_length",
-    "time_to_first_token_s", "shared",
+    "time_to_first_token_s", "late_prefill_s", "shared",
 )  # fmt: skip
 
 

@@ -40,6 +40,11 @@ function More({ stats, drafted }: { stats: Stats; drafted: boolean }) {
       "tokens/s without drafting, estimated",
     ],
     ["time_to_first_token_s", seconds(stats.time_to_first_token_s), "time to first token"],
+    stats.late_prefill_s && [
+      "late_prefill_s",
+      seconds(stats.late_prefill_s),
+      "after it for the draft to read the prompt, not in tokens/s",
+    ],
   ].filter((row) => Array.isArray(row));
   return (
     <>
@@ -71,6 +76,7 @@ export interface Stats {
   acceptance_rate: number | null;
   mean_acceptance_length: number | null;
   time_to_first_token_s: number | null;
+  late_prefill_s: number; // of the prompt in the draft, after the first token
   shared: boolean | null;
   needed: number | null; // the acceptance from which drafting is faster
   expected: number | null; // the acceptance of the next drafts
