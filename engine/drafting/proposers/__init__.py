@@ -38,6 +38,8 @@ class Entry:
 
 _HERE = "engine.drafting.proposers"
 _NO_PAST: Mapping[str, OptionValue] = {"max_cached_requests": 0}
+_FEW = 2
+"""Models and heads among which ``best`` loses nothing; see docs/log/controllers.md."""
 _REGISTRY: Mapping[str, Entry] = {
     "none": Entry(f"{_HERE}.none:NoneProposer", "the model writes alone"),
     "draft": Entry(f"{_HERE}.draft:DraftModelProposer", "a small model guesses ahead"),
@@ -88,19 +90,21 @@ def available(loaded: Collection[str]) -> tuple[str, ...]:
     return tuple(name for name in names() if not _missing(name, loaded))
 
 
-def drafter(choices: Collection[str]) -> str | None:
-    """Return the proposer that drafts by a model of its own: the draft model, else a head, else None."""
-    return next((name for name in ("draft", *INSIDE, *kinds()) if name in choices), None)
+def drafters(choices: Collection[str]) -> list[str]:
+    """Return the proposers that draft by a model of their own: the draft model, then heads."""
+    return [name for name in ("draft", *INSIDE, *kinds()) if name in choices]
 
 
 def preferred(choices: Collection[str], *, in_rounds: bool = False) -> str:
     """Return the default proposer: ``best`` where a model or head drafts, else n-grams, which are free.
 
     ``in_rounds``: the target runs rounds on a GPU. Then it is that model or head, which drafts within
-    them; ``best`` drafts on the host.
+    them; ``best`` drafts on the host. So it is with many to choose from, as ``best`` tries them all.
     """
-    name = drafter(choices)
-    return "ngram" if name is None else name if in_rounds else "best"
+    found = drafters(choices)
+    if not found:
+        return "ngram"
+    return found[0] if in_rounds or len(found) > _FEW else "best"
 
 
 def entry_of(name: str) -> Entry:

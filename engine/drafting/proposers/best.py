@@ -151,7 +151,7 @@ class BestProposer:
         }
         self.suffix = SuffixProposer(options, resources)
         self.accuracy = RecallAccuracy()
-        self._preferred = proposers.drafter(self.members)
+        self._preferred = next(iter(proposers.drafters(self.members)), None)
         self._drafting: Proposer | None = None
         self._recalled: tuple[int, ...] = ()
         self._drafted: tuple[int, ...] = ()
