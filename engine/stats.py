@@ -7,6 +7,7 @@ Definitions follow vLLM and llama.cpp, so that figures can be compared:
     per-position rate        rounds that accepted draft position i / all rounds
     tokens per second        emitted tokens / seconds in rounds, over the whole reply
     time to first token      from taking the request up to the end of the first round
+                             (what the draft reads of a long prompt between rounds is prefill, in neither)
     plain tokens per second  as many rounds that draft nothing as the reply has tokens, by the time they
                              would have taken: each as the controller measured it at that moment, and
                              none longer than the round that was there, which read the weights too

@@ -39,11 +39,12 @@ def test_the_drafts_prefill_of_a_short_prompt_comes_before_the_first_round(
 ) -> None:
     """It used to run inside round 1: that round's draft time was that of the whole prompt."""
     session, prompt = drafted_by_table(fake[0].codec), (9,) * 100
-    events = session.run(asked(prompt, max_tokens=8), never)
-    for event in events:
-        if isinstance(event, Prefilled):
-            assert session.resources.draft.fed == len(prompt) - 1  # type: ignore[union-attr]
-    assert not any(isinstance(event, Prefilled) for event in events)
+    fed = [
+        session.resources.draft.fed  # type: ignore[union-attr]
+        for event in session.run(asked(prompt, max_tokens=8), never)
+        if isinstance(event, Prefilled)
+    ]
+    assert fed == [len(prompt) - 1]
 
 
 def test_the_first_words_of_a_long_prompt_do_not_wait_for_the_drafts_prefill(
