@@ -123,7 +123,8 @@ def test_two_that_are_alike_are_refused_and_a_verdict_stands_once(page):
     page.wait_for_selector(".ft-race .ft-error:has-text('Both sides are the same')")
     assert page.locator(".under-way").count() == 0
     choose(page, "rival", method="draft")
-    race(page, "What is it?")
+    race(page, "What are these?")
+    page.wait_for_selector(".race-about:has-text('What are these?')")  # not the last race's result
     page.wait_for_selector(".verdict:has-text('runs')")
     ended(page)
     assert page.locator("#race-page").inner_text().count(page.inner_text(".verdict")) == 1
