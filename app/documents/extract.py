@@ -1,7 +1,7 @@
 """Extract the text of one file: of PDF files page by page, of web pages without navigation, scripts and
 the like. It runs in a worker process, since the file may be made to do harm.
 
-``extract`` is what the worker calls. Imports are inside functions: each kind loads only what it needs.
+``extract`` is what the worker calls.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from app.documents.extracted import LONGEST, MOST_PAGES, SECONDS, Extracted, Unreadable
+from app.documents.sheets import read_xlsx
+from app.documents.word import read_docx, read_odt, read_pptx
 from app.storage.attachments import ranges
 
 _SKIPPED = frozenset(
@@ -155,20 +157,12 @@ def _read_archive(path: Path) -> Extracted:
         with zipfile.ZipFile(path) as archive:
             names = set(archive.namelist())
             if "word/document.xml" in names:
-                from app.documents.word import read_docx
-
                 return read_docx(archive)
             if "ppt/presentation.xml" in names:
-                from app.documents.word import read_pptx
-
                 return read_pptx(archive)
             if "xl/workbook.xml" in names:
-                from app.documents.sheets import read_xlsx
-
                 return read_xlsx(archive)
             if "content.xml" in names and "mimetype" in names:
-                from app.documents.word import read_odt
-
                 return read_odt(archive)
     except (zipfile.BadZipFile, zipfile.LargeZipFile, NotImplementedError, EOFError) as error:
         raise Unreadable(f"is damaged ({error}). Save or download it again.") from None

@@ -21,6 +21,7 @@ from pathlib import Path
 from urllib.parse import SplitResult, quote, urljoin, urlsplit, urlunsplit
 
 from app.documents.reading import ReadDocument, read_file
+from app.web.listen import is_address
 from engine.errors import InvalidRequest
 
 LARGEST = 16 << 20
@@ -57,7 +58,8 @@ def fetch_page(address: str, *, private: bool = False, seconds: float = SECONDS)
     which PrivateAddress.
     """
     asked = _parsed(address)
-    allowed = asked.netloc if private and _is_explicit(asked.hostname or "") else ""
+    host = asked.hostname or ""
+    allowed = asked.netloc if private and (host == "localhost" or is_address(host)) else ""
     deadline = time.monotonic() + seconds
     url = asked
     for _ in range(MOST_REDIRECTS + 1):
@@ -102,17 +104,6 @@ def _parsed(address: str) -> SplitResult:
     netloc = f"[{ascii_host}]{port}" if ":" in ascii_host else f"{ascii_host}{port}"
     path, query = (quote(part, safe="/%:@!$&'()*+,;=~?-._[]") for part in (url.path, url.query))
     return SplitResult(url.scheme, netloc, path or "/", query, "")
-
-
-def _is_explicit(host: str) -> bool:
-    """Return whether a host is written as a number or as this machine's own name."""
-    if host.lower() == "localhost":
-        return True
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True
 
 
 def _resolved(url: SplitResult, may_be_private: bool) -> list[str]:

@@ -32,7 +32,9 @@ class _Document(PageText):
         return Extracted(text="\n".join(self.pages))
 
 
-class _Docx(_Document):
+class _Office(_Document):
+    """A Word file, or a slide, whose text has tags of the same names."""
+
     def __init__(self) -> None:
         super().__init__()
         self._shown = False  # within an element of text
@@ -44,7 +46,7 @@ class _Docx(_Document):
             return
         elif tag == "t":
             self._shown = True
-        elif tag == "tab":
+        elif tag == "tab" and not attributes:  # one with attributes is a tab stop
             self.add("\t")
         elif tag == "noBreakHyphen":
             self.add("-")
@@ -89,7 +91,7 @@ def _heading(style: str) -> str:
 
 def read_docx(archive: zipfile.ZipFile) -> Extracted:
     """Return the text of a Word file."""
-    document = _Docx()
+    document = _Office()
     parse_part(archive, "word/document.xml", document)
     return document.extracted()
 
@@ -166,37 +168,13 @@ def _manifest(archive: zipfile.ZipFile) -> bytes:
         return b""
 
 
-class _Slide(PageText):
-    def __init__(self) -> None:
-        super().__init__()
-        self._shown = False
-
-    def start(self, tag: str, attributes: dict[str, str]) -> None:
-        if tag == "t":
-            self._shown = True
-        elif tag == "br":
-            self.end_line()
-
-    def data(self, text: str) -> None:
-        if self._shown:
-            self.add(text)
-
-    def end(self, tag: str) -> None:
-        if tag == "t":
-            self._shown = False
-        elif tag == "p":
-            self.end_line()
-        elif tag == "tc":
-            self.add("| ")
-
-
 def read_pptx(archive: zipfile.ZipFile) -> Extracted:
     """Return the text of each slide; programs number their files in the slides' order."""
     found = (re.fullmatch(r"ppt/slides/slide(\d{1,6})\.xml", name) for name in archive.namelist())
     names = sorted((int(match[1]), match[0]) for match in found if match)
     pages = []
     for _, name in names[:MOST_PAGES]:
-        slide = _Slide()
+        slide = _Office()
         parse_part(archive, name, slide)
         slide.end_page()
         pages.append("\n".join(slide.pages))

@@ -9,7 +9,6 @@ but pages, so streams stay streams.
 
 from __future__ import annotations
 
-import ipaddress
 import secrets
 import socket
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.web import installable, login
 from app.web.error_forms import OLLAMA, Form, error_body, form_of
-from app.web.listen import is_loopback
+from app.web.listen import is_address, is_loopback
 from app.web.login import Login
 from app.web.page_policy import content_policy, opens_page, uncompressed, with_nonce
 from app.web.switch import ApiSwitch
@@ -34,13 +33,7 @@ LLAMA_CPP = "/tokenize", "/detokenize", "/apply-template", "/infill", "/rerank",
 """Paths of the API that are elsewhere than its others, as llama.cpp has them."""
 HEALTH = "/health"
 """Says only whether a model is loaded, so it needs no key."""
-CREDENTIALS = "access-control-allow-credentials"
-CORS_HEADERS = frozenset(
-    f"access-control-{what}" for what in (
-        "allow-credentials", "allow-headers", "allow-methods", "allow-origin", "expose-headers",
-        "max-age",
-    )
-)  # fmt: skip
+CORS, CREDENTIALS = "access-control-", "access-control-allow-credentials"
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 
 GRADIO = "/gradio_api/"
@@ -149,7 +142,7 @@ class Guard:
             return True
         # Beyond loopback the machine has many addresses. A literal address is safe: DNS rebinding
         # needs a name.
-        return not is_loopback(self.host) and _is_address(name)
+        return not is_loopback(self.host) and is_address(name)
 
     def _trusted(self, origin: str, host: str, path: str) -> bool:
         if self.switch.allows(origin) and (is_api(path) or path == HEALTH):
@@ -250,14 +243,6 @@ def _name_of(host: str) -> str:
         return ""
 
 
-def _is_address(name: str) -> bool:
-    try:
-        ipaddress.ip_address(name)
-    except ValueError:
-        return False
-    return True
-
-
 def _machine_names(host: str) -> frozenset[str]:
     own = socket.gethostname().lower()
     return frozenset({host.lower(), own, f"{own.split('.')[0]}.local", socket.getfqdn().lower()})
@@ -275,8 +260,8 @@ def _with_headers(send: Send, scope: Scope) -> Send:
             if of_anthropic:
                 headers["Request-Id"] = f"req_{secrets.token_hex(12)}"
             # Gradio would let other origins read the pages, and send cookies.
-            for name in {name.lower() for name in headers} & CORS_HEADERS:
-                if not of_api or name == CREDENTIALS:
+            for name in {name.lower() for name in headers}:
+                if name == CREDENTIALS or (name.startswith(CORS) and not of_api):
                     del headers[name]
         await send(message)
 
@@ -287,12 +272,5 @@ def _answer(scope: Scope, refusal: Refusal, headers: dict[str, str]) -> Response
     """Return the answer in the API's form on its paths, as plain text elsewhere."""
     if not is_api(scope["path"]):
         return PlainTextResponse(refusal.message, refusal.status, headers)
-    body = error_body(
-        form_of(scope),
-        refusal.status,
-        refusal.message,
-        kind="invalid_request_error",
-        param=None,
-        code=refusal.code,
-    )
+    body = error_body(form_of(scope), refusal.status, refusal.message, code=refusal.code)
     return JSONResponse(body, refusal.status, headers)

@@ -129,6 +129,15 @@ def is_loopback(host: str) -> bool:
     return False
 
 
+def is_address(host: str) -> bool:
+    """Return whether ``host`` is written as a number."""
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
 def _is_reserved(address: str) -> bool:
     """Return whether no other device can open an address of this machine."""
     found = ipaddress.ip_address(address)

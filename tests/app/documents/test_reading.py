@@ -45,6 +45,10 @@ def test_word_files_keep_headings_tables_and_pages(tmp_path: Path) -> None:
     whole = read(tmp_path, "a.docx", made.docx(body)).attachment
     assert whole.text == "# Foxes\nThey are red.\na | b | \n1 | 2 |"
     assert whole.kind == "document"
+    stops = '<w:tabs><w:tab w:val="left" w:pos="720"/><w:tab w:val="right" w:pos="9360"/></w:tabs>'
+    typed = f"<w:p><w:pPr>{stops}</w:pPr><w:r><w:t>1</w:t><w:tab/><w:t>Foxes</w:t></w:r></w:p>"
+    tabbed = read(tmp_path, "c.docx", made.docx(paragraph("Contents") + typed))
+    assert tabbed.attachment.text == "Contents\n1\tFoxes"
     explicit = '<w:r><w:br w:type="page"/></w:r>'
     paged = made.docx(body + f"<w:p>{explicit}</w:p>" + paragraph("Second", before=BREAK))
     pages = read(tmp_path, "b.docx", paged).attachment.pages
@@ -65,6 +69,17 @@ def test_open_document_texts_are_read(tmp_path: Path) -> None:
 def test_slides_and_sheets_are_read_under_their_names(tmp_path: Path) -> None:
     slides = read(tmp_path, "a.pptx", made.pptx([f"Slide of {n}" for n in range(11)])).attachment
     assert slides.given.endswith("[Slide 11]\nSlide of 10")
+    row = (
+        "<a:tr>"
+        + "".join(f"<a:tc><a:p><a:t>{text}</a:t></a:p></a:tc>" for text in "ab")
+        + "</a:tr>"
+    )
+    twice = (
+        "<Choice><a:p><a:t>New</a:t></a:p></Choice><Fallback><a:p><a:t>New</a:t></a:p></Fallback>"
+    )
+    slide = f"<p {made.DRAWING}>{row}{twice}</p>"
+    parts = {"ppt/presentation.xml": "<p/>", "ppt/slides/slide1.xml": slide}
+    assert read(tmp_path, "b.pptx", made.archive(parts)).attachment.pages == ("a | b | \nNew",)
     rows = (
         '<row><c r="A1" t="s"><v>1</v></c><c r="C1" t="inlineStr"><is><t>x, y</t></is></c></row>'
         '<row><c r="A2" s="1"><v>45000</v></c><c r="B2"><v>2.5</v></c><c r="C2" t="b"><v>1</v></c></row>'
