@@ -93,8 +93,7 @@ def build() -> Json:
     for path, text in _DELETED.items():
         paths[path]["delete"] = _operation(path, text)
     errors = {
-        name: _schema_of(error_body(form, 400, "", kind="", param=None, code=None))
-        for form, name in _NAMES.items()
+        name: _schema_of(error_body(form, 400, "", code=None)) for form, name in _NAMES.items()
     }
     return {
         "openapi": "3.1.0",

@@ -50,37 +50,28 @@ class ApiError(Exception):
         message: str,
         *,
         code: str | None,
-        kind: str = "invalid_request_error",
         param: str | None = None,
         retry: int | None = None,
-        hang_up: bool = False,
-        allow: str | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> None:
-        """``retry``: seconds until the client may try again. ``hang_up``: close the connection.
-        ``allow``: the methods of the path."""
+        """``retry``: seconds until the client may try again. ``headers``: further ones of the answer."""
         message = _cut(message, LONGEST_MESSAGE)
         super().__init__(message)
         self.status, self.message, self.code = status, message, code
         self.param = None if param is None else _cut(param, LONGEST_PARAM)
-        self.kind, self.retry, self.hang_up = kind, retry, hang_up
-        self.allow = allow
+        self.headers = dict(headers or {})
+        if retry is not None:
+            self.headers["Retry-After"] = str(retry)
 
     def body(self, form: Form = Form.OPENAI) -> dict[str, Any]:
-        return error_body(
-            form, self.status, self.message, kind=self.kind, param=self.param, code=self.code
-        )
+        return error_body(form, self.status, self.message, code=self.code, param=self.param)
 
     def reply(self, form: Form) -> Response:
-        headers = {} if self.retry is None else {"Retry-After": str(self.retry)}
-        if self.hang_up:
-            headers["Connection"] = "close"
-        if self.allow is not None:
-            headers["Allow"] = self.allow
-        return JsonReply(self.body(form), status_code=self.status, headers=headers)
+        return JsonReply(self.body(form), status_code=self.status, headers=self.headers)
 
 
 def not_loaded(message: str) -> ApiError:
-    return ApiError(503, message, code="model_not_loaded", kind="server_error", retry=RETRY_S)
+    return ApiError(503, message, code="model_not_loaded", retry=RETRY_S)
 
 
 def queue_full(waiting: int, what: str = "replies", retry: int = RETRY_S) -> ApiError:
@@ -95,13 +86,7 @@ def asks_too_many(count: int, room: int, retry: int) -> ApiError:
 
 
 def _full(why: str, retry: int) -> ApiError:
-    return ApiError(
-        429,
-        f"{why} again in {retry} s.",
-        code="queue_full",
-        kind="rate_limit_error",
-        retry=retry,
-    )
+    return ApiError(429, f"{why} again in {retry} s.", code="queue_full", retry=retry)
 
 
 def missing(param: str) -> ApiError:
@@ -109,7 +94,7 @@ def missing(param: str) -> ApiError:
 
 
 def engine_failed(message: str) -> ApiError:
-    return ApiError(500, message, code="engine_failed", kind="server_error")
+    return ApiError(500, message, code="engine_failed")
 
 
 def failed(event: Failed) -> ApiError:
@@ -119,18 +104,13 @@ def failed(event: Failed) -> ApiError:
         return ApiError(400, event.message, code="refused")
     if event.wait_s is not None:
         retry = max(1, math.ceil(event.wait_s))
-        return ApiError(503, event.message, code="engine_busy", kind="server_error", retry=retry)
+        return ApiError(503, event.message, code="engine_busy", retry=retry)
     return engine_failed(event.message)
 
 
 def closing() -> ApiError:
-    return ApiError(
-        503,
-        "Foretoken is shutting down, so this reply was cancelled. Send the request again.",
-        code="cancelled",
-        kind="server_error",
-        retry=RETRY_S,
-    )
+    message = "Foretoken is shutting down, so this reply was cancelled. Send the request again."
+    return ApiError(503, message, code="cancelled", retry=RETRY_S)
 
 
 def ended_early() -> ApiError:
@@ -154,9 +134,7 @@ def translate(error: Exception) -> ApiError:
         case NotLoaded():
             return not_loaded(str(error))
         case TooBusy():
-            return ApiError(
-                429, str(error), code="queue_full", kind="rate_limit_error", retry=RETRY_S
-            )
+            return ApiError(429, str(error), code="queue_full", retry=RETRY_S)
         case ForetokenError():
             return engine_failed(str(error))
         case _:
@@ -179,7 +157,7 @@ def unanswered(request: Request, routes: Iterable[BaseRoute], endpoints: str) ->
         return ApiError(404, message, code="unknown_endpoint")
     allow = ", ".join(sorted(allowed))
     message = f"{path} does not support {request.method}, only {allow}. {endpoints}"
-    return ApiError(405, message, code="method_not_allowed", allow=allow)
+    return ApiError(405, message, code="method_not_allowed", headers={"Allow": allow})
 
 
 def error_event(failure: Exception) -> bytes:

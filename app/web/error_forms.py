@@ -13,7 +13,7 @@ MESSAGES = "/v1/messages"
 VERSION_HEADER = "anthropic-version"
 """Sent by every client of Anthropic's."""
 
-_KINDS = {
+_ANTHROPIC = {
     401: "authentication_error",
     403: "permission_error",
     404: "not_found_error",
@@ -23,6 +23,9 @@ _KINDS = {
     500: "api_error",
     503: "overloaded_error",
 }
+_OPENAI = {429: "rate_limit_error", 500: "server_error", 503: "server_error"}
+"""Types of errors by status; of all others ``_OTHER``."""
+_OTHER = "invalid_request_error"
 
 
 class Form(Enum):
@@ -45,17 +48,17 @@ def form_of(scope: Scope) -> Form:
 
 
 def error_body(
-    form: Form, status: int, message: str, *, kind: str, param: str | None, code: str | None
+    form: Form, status: int, message: str, *, code: str | None, param: str | None = None
 ) -> dict[str, Any]:
-    """Return the body of an answer. ``kind`` is OpenAI's; Anthropic's follows from ``status``."""
+    """Return the body of an answer."""
     match form:
         case Form.OLLAMA:
             return {"error": message}
         case Form.ANTHROPIC:
-            named = _KINDS.get(status, "invalid_request_error")
-            error: dict[str, Any] = {"type": named, "message": message}
+            error: dict[str, Any] = {"type": _ANTHROPIC.get(status, _OTHER), "message": message}
             if code is not None:
                 error["details"] = {"error_code": code}
             return {"type": "error", "error": error}
         case Form.OPENAI:
+            kind = _OPENAI.get(status, _OTHER)
             return {"error": {"message": message, "type": kind, "param": param, "code": code}}

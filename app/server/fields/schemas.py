@@ -371,7 +371,7 @@ async def read(http: HttpRequest, kind: type[Parsed], refused: Refused) -> Parse
             408,
             f"The body did not arrive within {BODY_S:g} seconds. Send the request again.",
             code="request_timeout",
-            hang_up=True,
+            headers={"Connection": "close"},
         ) from None
     try:
         check_counts(raw, MOST_CONTAINERS, MOST_VALUES)

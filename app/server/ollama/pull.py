@@ -71,7 +71,7 @@ class Pull:
 
 def _line(key: str, one: Download) -> Json:
     if one.state is DownloadState.FAILED:
-        raise ApiError(500, one.message, code="download_failed", kind="server_error")
+        raise ApiError(500, one.message, code="download_failed")
     if one.state is DownloadState.PAUSED:
         raise ApiError(409, f"The download of {one.spec.name} was paused.", code="download_paused")
     line: Json = {"status": f"pulling {one.spec.name}", "digest": key}
@@ -111,7 +111,7 @@ def _of_hub(runtime: Runtime, name: str) -> ModelSpec:
     except (InvalidRequest, MissingAtHub, TokenNeeded) as error:
         raise ApiError(404, str(error), code="model_not_found", param="model") from error
     except DownloadError as error:
-        raise ApiError(503, str(error), code="download_failed", kind="server_error") from error
+        raise ApiError(503, str(error), code="download_failed") from error
     choices = listing.choices
     if len(choices) == 1 and not kind:
         return choices[0]
