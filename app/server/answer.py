@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import AsyncGenerator, AsyncIterable, Iterator, Sequence
-from typing import Any
 
 from app.server.errors import ended_early, failed
+from app.server.sending import Json
 from engine.events import Emitted, Event, Failed, Finished, FinishReason, Round, Token
 from engine.reply import ReplyState
 from engine.request import Request
@@ -109,17 +109,17 @@ class ChatDialect:
     def __init__(self, logprobs: bool) -> None:
         self._wanted = logprobs
 
-    def opening(self) -> dict[str, Any] | None:
-        """Return the first choice of a stream, if it has one before the text."""
-        return self._delta({"role": "assistant", "content": ""})
+    def opening(self) -> Iterator[Json]:
+        """Yield the first choice of a stream, if it has one before the text."""
+        yield self._delta({"role": "assistant", "content": ""})
 
-    def ended(self, reason: str) -> dict[str, Any]:
+    def ended(self, reason: str) -> Json:
         """Return the last choice of a stream."""
         return self._delta({}) | {"finish_reason": reason}
 
-    def choice(self, answer: Answer) -> dict[str, Any]:
+    def choice(self, answer: Answer) -> Json:
         """Return the choice with the whole answer."""
-        message: dict[str, Any] = {"role": "assistant", "content": answer.content, "refusal": None}
+        message: Json = {"role": "assistant", "content": answer.content, "refusal": None}
         if answer.thought:
             message["reasoning_content"] = answer.thought
         if answer.called:
@@ -134,17 +134,17 @@ class ChatDialect:
             **stop_found(answer),
         }
 
-    def added(self, answer: Answer, tokens: Sequence[Token] | None) -> Iterator[dict[str, Any]]:
+    def added(self, answer: Answer, tokens: Sequence[Token] | None) -> Iterator[Json]:
         """Yield the choices of a stream for the answer's last event. The first gets all ``tokens``."""
         deltas = [_delta(answer, part) for part in answer.parts]
         for delta in deltas or ([{"content": ""}] if tokens and self._wanted else []):
             yield self._delta(delta) | {"logprobs": self._logprobs(tokens)}
             tokens = None
 
-    def _delta(self, delta: dict[str, Any]) -> dict[str, Any]:
+    def _delta(self, delta: Json) -> Json:
         return {"delta": delta, "logprobs": None, "finish_reason": None}
 
-    def _logprobs(self, tokens: Sequence[Token] | None) -> dict[str, Any] | None:
+    def _logprobs(self, tokens: Sequence[Token] | None) -> Json | None:
         if not self._wanted or tokens is None:
             return None
         return {"content": chat_logprobs(tokens), "refusal": None}
@@ -159,28 +159,26 @@ class TextDialect:
         """``logprobs``: how many top tokens come with each token's log probability; None: neither."""
         self._wanted, self._top = logprobs is not None, bool(logprobs)
 
-    def opening(self) -> dict[str, Any] | None:
-        return None
+    def opening(self) -> Iterator[Json]:
+        return iter(())
 
-    def added(self, answer: Answer, tokens: Sequence[Token] | None) -> Iterator[dict[str, Any]]:
+    def added(self, answer: Answer, tokens: Sequence[Token] | None) -> Iterator[Json]:
         text = "".join(part.text for part in answer.parts if isinstance(part, Content))
         if text or (tokens and self._wanted):
             yield self._choice(text, self._logprobs(tokens), None)
 
-    def ended(self, reason: str) -> dict[str, Any]:
+    def ended(self, reason: str) -> Json:
         return self._choice("", None, reason)
 
-    def choice(self, answer: Answer) -> dict[str, Any]:
+    def choice(self, answer: Answer) -> Json:
         reply = answer.reply
         choice = self._choice(reply.text, self._logprobs(reply.tokens), reply.reason)
         return choice | stop_found(answer)
 
-    def _choice(
-        self, text: str, logprobs: dict[str, Any] | None, reason: str | None
-    ) -> dict[str, Any]:
+    def _choice(self, text: str, logprobs: Json | None, reason: str | None) -> Json:
         return {"text": text, "logprobs": logprobs, "finish_reason": reason}
 
-    def _logprobs(self, tokens: Sequence[Token] | None) -> dict[str, Any] | None:
+    def _logprobs(self, tokens: Sequence[Token] | None) -> Json | None:
         if not self._wanted or tokens is None:
             return None
         return {
@@ -206,7 +204,7 @@ def stop_found(answer: Answer) -> dict[str, str]:
     return {} if found is None else {"stop_reason": found}
 
 
-def _delta(answer: Answer, part: Part) -> dict[str, Any]:
+def _delta(answer: Answer, part: Part) -> Json:
     """Return a chat stream's delta of a part of the reply."""
     match part:
         case Thought(text):
@@ -220,11 +218,11 @@ def _delta(answer: Answer, part: Part) -> dict[str, Any]:
             return {"tool_calls": [{"index": index, "function": {"arguments": text}}]}
 
 
-def _call(name: str, arguments: str) -> dict[str, Any]:
+def _call(name: str, arguments: str) -> Json:
     return {"type": "function", "function": {"name": name, "arguments": arguments}}
 
 
-def chat_logprobs(tokens: Sequence[Token]) -> list[dict[str, Any]]:
+def chat_logprobs(tokens: Sequence[Token]) -> list[Json]:
     """Return an entry for each token, as in ``/v1/chat/completions`` and ``/v1/responses``."""
     return [
         {
@@ -235,7 +233,7 @@ def chat_logprobs(tokens: Sequence[Token]) -> list[dict[str, Any]]:
     ]
 
 
-def _entry(text: str, p: float | None) -> dict[str, Any]:
+def _entry(text: str, p: float | None) -> Json:
     return {"token": text, "logprob": logprob(p), "bytes": list(text.encode())}
 
 

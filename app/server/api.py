@@ -36,16 +36,14 @@ from app.server.ollama import routes as ollama
 from app.server.request_queue import MAX_WAITING, RequestQueue, Ticket
 from app.server.requests import Convert, Service, chat_requests, completion_requests
 from app.server.responses import routes as responses
-from app.server.sending import JsonReply, Stream, comment, data, send_whole
-from app.settings.defaults import Defaults
+from app.server.sending import Json, JsonReply, Stream, comment, data, send_whole
 from app.web.error_forms import Form, form_of
 from app.web.guard import LLAMA_CPP, METRICS
 from app.web.switch import ApiSwitch
 from engine import trace
+from engine.api import Loaded
 from engine.errors import InvalidRequest
 from engine.events import Emitted, Event, Finished, Queued, Started
-from engine.request import Request
-from engine.tool_calls.styles import CallStyle
 
 Completing = TypeVar("Completing", ChatBody, CompletionBody)
 
@@ -53,7 +51,7 @@ Completing = TypeVar("Completing", ChatBody, CompletionBody)
 def create_api(runtime: Runtime, switch: ApiSwitch, queue: RequestQueue) -> APIRouter:
     """Return the API's router. Include it before anything that is mounted at the root."""
     models = Models(runtime, MAX_WAITING)
-    service = Service(models, Defaults(runtime.data_dir), queue)
+    service = Service(models, queue)
     router = APIRouter(route_class=Route, dependencies=[Depends(_only_if(switch))])
 
     @router.api_route("/v1/models", methods=READING)
@@ -166,58 +164,48 @@ async def _generate(
             "return_events needs one streamed reply. Send stream true and n 1, or leave it out.",
         )
     loaded, ticket = await service.admit(body, convert)
-    options = body.stream_options
-    job = Job(
-        dialect=dialect,
-        model=loaded.id,
-        n=body.n or 1,
-        stream=bool(body.stream),
-        include_usage=bool(options and options.include_usage),
-        detailed=body.spec_decode_metrics == "detailed",
-        events=bool(body.return_events),
-        calls=loaded.capabilities.calls,
-    )
-    return await reply(http, ticket, job)
+    job = Job(body, loaded, dialect)
+    if body.stream:
+        return Stream(_chunks(ticket, job), ticket.close, error_event, end=DONE)
+    return await send_whole(http, _whole(ticket, job), ticket.close)
 
 
 DONE = b"data: [DONE]\n\n"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Job:
-    """The form of an answer. ``n``: choices of each prompt. ``detailed``: report each round. ``events``:
-    stream the engine's events too. ``calls``: how the model writes calls of tools."""
+    """What an answer has beside its replies."""
 
+    body: ChatBody | CompletionBody
+    loaded: Loaded
     dialect: Dialect
-    model: str
-    n: int
-    stream: bool
-    include_usage: bool
-    detailed: bool = False
-    events: bool = False
-    calls: CallStyle | None = None
     created: int = field(default_factory=lambda: int(time.time()))
     token: str = field(default_factory=lambda: secrets.token_hex(12))
 
-    def head(self, kind: str) -> dict[str, Any]:
+    @property
+    def n(self) -> int:
+        """Choices of each prompt."""
+        return self.body.n or 1
+
+    def head(self, kind: str) -> Json:
         """Return the first fields of every object of one answer."""
         return {
             "id": f"{self.dialect.prefix}-{self.token}",
             "object": kind,
             "created": self.created,
-            "model": self.model,
+            "model": self.loaded.id,
         }
 
+    def answers(self, ticket: Ticket) -> list[Answer]:
+        """Return an answer for each generation, without events yet."""
+        calls = self.loaded.capabilities.calls
+        detailed = self.body.spec_decode_metrics == "detailed"
+        return [Answer(each.request, calls, keeps_rounds=detailed) for each in ticket.generations]
 
-async def reply(http: HttpRequest, ticket: Ticket, job: Job) -> Response:
-    """Return the answer, which closes ``ticket`` in the end, also when the client leaves."""
-    if job.stream:
-        return Stream(_chunks(ticket, job), ticket.close, error_event, end=DONE)
-    return await send_whole(http, _whole(ticket, job), ticket.close)
 
-
-async def _whole(ticket: Ticket, job: Job) -> dict[str, Any]:
-    answers = [_answer(generation.request, job) for generation in ticket.generations]
+async def _whole(ticket: Ticket, job: Job) -> Json:
+    answers = job.answers(ticket)
     for answer, generation in zip(answers, ticket.generations, strict=True):
         await answer.follow(ticket.events_of(generation))
     return {
@@ -231,41 +219,36 @@ async def _whole(ticket: Ticket, job: Job) -> dict[str, Any]:
 
 
 async def _chunks(ticket: Ticket, job: Job) -> AsyncGenerator[bytes, None]:
-    answers = [_answer(generation.request, job) for generation in ticket.generations]
+    answers, options = job.answers(ticket), job.body.stream_options
     head, left = job.head(job.dialect.part), len(answers)
-    no_usage = {"usage": None} if job.include_usage else {}
+    include_usage = options is not None and options.include_usage
+    no_usage = {"usage": None} if include_usage else {}
     async with aclosing(ticket.events()) as events:
         async for index, event in events:
             if isinstance(event, Queued):
                 yield comment(f"waiting, {event.ahead} ahead")
-            for choice in _choices(event, answers[index], job):
+            for choice in _choices(event, answers[index], job.dialect):
                 left -= bool(choice["finish_reason"])
                 extra = {} if left else metrics.measured(answers)
                 choices = [{"index": index, **choice}]
                 yield data({**head, "choices": choices, **no_usage, **extra})
-            if job.events:
+            if job.body.return_events:
                 yield data({**head, "choices": [], **no_usage, "event": trace.to_json(event)})
-    if job.include_usage:
+    if include_usage:
         usage = metrics.usage(answers, job.n)
         yield data({**head, "choices": [], "usage": usage, **metrics.measured(answers)})
 
 
-def _answer(request: Request, job: Job) -> Answer:
-    return Answer(request, job.calls, keeps_rounds=job.detailed)
-
-
-def _choices(event: Event, answer: Answer, job: Job) -> Iterator[dict[str, Any]]:
+def _choices(event: Event, answer: Answer, dialect: Dialect) -> Iterator[Json]:
     """Add ``event`` to ``answer``; yield the choices that a stream sends, without their index."""
     answer.add(event)
     match event:
         case Started():
-            opening = job.dialect.opening()
-            if opening is not None:
-                yield opening
+            yield from dialect.opening()
         case Emitted():
-            yield from job.dialect.added(answer, event.tokens)
+            yield from dialect.added(answer, event.tokens)
         case Finished():
-            yield from job.dialect.added(answer, None)
-            yield job.dialect.ended(str(chat_reason(answer))) | stop_found(answer)
+            yield from dialect.added(answer, None)
+            yield dialect.ended(str(chat_reason(answer))) | stop_found(answer)
         case _:
             pass

@@ -25,10 +25,9 @@ from app.server.ollama.schemas import (
 )
 from app.server.responses.response_store import PageQuery
 from app.server.responses.schemas import ResponseBody
+from app.server.sending import Json
 from app.server.text import DetokenizeBody, InfillBody, TemplateBody, TokenizeBody
 from app.web.error_forms import Form, error_body, form_of
-
-Json = dict[str, Any]
 
 _BODIES: dict[str, tuple[type[BaseModel], str]] = {
     "/v1/chat/completions": (ChatBody, "A chat reply; server-sent events with `stream`."),

@@ -20,17 +20,17 @@ from typing import Annotated, Any, Literal, TypeVar, TypeVarTuple
 
 from anyio import to_thread
 from fastapi import APIRouter
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
 from app.server.errors import ApiError, queue_full
-from app.server.fields.schemas import checked, prompts, read
+from app.server.fields.schemas import Prompts, checked, read
 from app.server.fields.structured import Body
 from app.server.ollama.schemas import untagged
 from app.server.request_queue import MAX_WAITING
 from app.server.requests import Service
-from app.server.sending import send_whole
+from app.server.sending import Json, send_whole
 from engine.api import Engine, Loaded, Tokenizer
 from engine.errors import ContextExceeded, InvalidRequest
 from engine.values import CHARACTERS_PER_TOKEN
@@ -38,11 +38,6 @@ from engine.values import CHARACTERS_PER_TOKEN
 MOST_TEXTS = 2048
 """Texts of a request, at most, as in OpenAI's API."""
 
-Inputs = Annotated[
-    list[str | list[int]],
-    Field(min_length=1, max_length=MOST_TEXTS),
-    BeforeValidator(prompts, json_schema_input_type=str | list[str] | list[int] | list[list[int]]),
-]
 Dimensions = Annotated[int, Field(ge=1)]
 
 
@@ -50,7 +45,7 @@ class EmbeddingsBody(Body):
     """OpenAI's fields. ``dimensions``: so many of the first, for models that were trained for that."""
 
     model: str | None = None
-    input: Inputs
+    input: Annotated[Prompts, Field(min_length=1, max_length=MOST_TEXTS)]
     dimensions: Dimensions | None = None
     encoding_format: Literal["float", "base64"] | None = None
 
@@ -90,7 +85,6 @@ class OllamaEmbeddingsBody(Body):
     prompt: str
 
 
-Json = dict[str, Any]
 Embedded = tuple[Loaded, list[list[float]], int]
 Given = TypeVarTuple("Given")
 Result = TypeVar("Result")

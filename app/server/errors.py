@@ -213,23 +213,19 @@ def is_absent(value: Any) -> bool:
 
 
 _FUNCTIONS = "functions (OpenAI replaced them by tools)"
-_TEMPLATE = "other chat templates"
-_GRAMMAR = "grammars in this field; use structured_outputs"
+_GRAMMARS = (
+    "json_schema", "grammar", "guided_json", "guided_regex", "guided_choice", "guided_grammar"
+)  # fmt: skip
 
 REFUSED: Refused = {
     "functions": (_FUNCTIONS, is_nothing),
     "function_call": (_FUNCTIONS, lambda value: value in (None, "none", "auto")),
-    "json_schema": (_GRAMMAR, is_absent),
-    "grammar": (_GRAMMAR, is_absent),
-    "guided_json": (_GRAMMAR, is_absent),
-    "guided_regex": (_GRAMMAR, is_absent),
-    "guided_choice": (_GRAMMAR, is_absent),
-    "guided_grammar": (_GRAMMAR, is_absent),
+    **dict.fromkeys(_GRAMMARS, ("grammars in this field; use structured_outputs", is_absent)),
     "modalities": ("output other than text", lambda value: value in (None, [], ["text"])),
     "audio": ("audio", is_nothing),
     "echo": ("echoing the prompt", is_nothing),
     "suffix": ("text after the completion", is_nothing),
-    "chat_template": (_TEMPLATE, is_nothing),
+    "chat_template": ("other chat templates", is_nothing),
     "speculative": ("drafting options in this field; use speculation", is_nothing),
     "best_of": ("choosing the best of several replies", lambda value: value in (None, 1)),
 }

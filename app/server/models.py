@@ -64,7 +64,7 @@ class Models:
         self._loads: dict[LoadRequest, asyncio.Task[Loaded]] = {}
         self._waiting = 0
         self._tasks: set[asyncio.Future[None]] = set()
-        self._defaults = Defaults(runtime.data_dir)
+        self.defaults = Defaults(runtime.data_dir)
         self._created = int(time.time())
 
     def list(self) -> dict[str, Any]:
@@ -340,8 +340,8 @@ class Models:
 
     def _default(self, loaded: Loaded) -> dict[str, Any]:
         """Return how requests are drafted for by default, and the measurement behind it."""
-        measured = self._defaults.of(loaded)
-        speculation = self._defaults.speculation(loaded)
+        measured = self.defaults.of(loaded)
+        speculation = self.defaults.speculation(loaded)
         return {
             "proposer": speculation.proposer,
             "controller": speculation.control,

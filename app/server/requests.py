@@ -26,7 +26,6 @@ from app.server.fields.structured import grammar_of
 from app.server.fields.tools import called_tool, calls_of, thinking_of, tools_of
 from app.server.models import Models
 from app.server.request_queue import RequestQueue, Ticket
-from app.settings.defaults import Defaults
 from engine.api import Loaded, Tokenizer
 from engine.errors import InvalidRequest
 from engine.request import Request, Speculation, controller_named
@@ -315,10 +314,9 @@ Found = TypeVar("Found")
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """The models of one server, their default drafting, and the queue of its requests."""
+    """The models of one server, and the queue of its requests."""
 
     models: Models
-    defaults: Defaults
     queue: RequestQueue
 
     async def admit(self, body: BodyT, convert: Convert[BodyT]) -> tuple[Loaded, Ticket]:
@@ -357,4 +355,4 @@ class Service:
             yield loaded, tokenizer
 
     def _made(self, body: BodyT, convert: Convert[BodyT], loaded: Loaded) -> tuple[Request, ...]:
-        return convert(body, Drafting(loaded, self.defaults.speculation(loaded)))
+        return convert(body, Drafting(loaded, self.models.defaults.speculation(loaded)))

@@ -12,6 +12,8 @@ from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 Result = TypeVar("Result")
+Json = dict[str, Any]
+"""An object."""
 CLIENT_LEFT = 499
 """nginx's status for a client that disconnected; it only appears in logs."""
 # Legal inside JSON, but some clients' line readers take these for line ends.

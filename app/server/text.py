@@ -29,7 +29,7 @@ from app.server.fields.tools import ThinkingBody, ToolsBody
 from app.server.monitoring import metrics
 from app.server.request_queue import Ticket
 from app.server.requests import Drafting, Service, chat_requests, common_fields
-from app.server.sending import JsonReply, Stream, data, send_whole
+from app.server.sending import Json, JsonReply, Stream, data, send_whole
 from engine.api import Loaded, Tokenizer
 from engine.events import Emitted, Finished, FinishReason
 from engine.request import Request
@@ -113,9 +113,6 @@ REFUSED_IN_INFILL: Refused = {
     "n": ("several choices", lambda value: value in (None, 1)),
     "samplers": ("other samplers", _are_known),
 }
-
-
-Json = dict[str, Any]
 
 
 def add_routes(router: APIRouter, service: Service) -> None:

@@ -116,9 +116,7 @@ class ApiSwitch:
 
     def make_key(self) -> None:
         """Set a random key."""
-        self._refuse_given()
-        key = f"ft-{secrets.token_urlsafe(24)}"
-        self._change(lambda stored: replace(stored, key=key))
+        self.set_key(f"ft-{secrets.token_urlsafe(24)}")
 
     def remove_key(self) -> None:
         """Remove the key. Raises ApiKeyMissing if the app listens beyond this machine."""

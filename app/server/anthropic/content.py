@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from app.documents.reading import is_pdf, read_file
 from app.server.anthropic.schemas import (
@@ -24,11 +24,10 @@ from app.server.errors import ApiError, missing, unsupported
 from app.server.fields.schemas import ChatBody, checked
 from app.server.fields.tools import called_tool
 from app.server.requests import file_in
+from app.server.sending import Json
 from app.storage.attachments import Attachment, with_files
 from engine.errors import InvalidRequest
 
-Json = dict[str, Any]
-"""A part of a message."""
 T = TypeVar("T")
 
 MOST_FILES = 16

@@ -23,14 +23,12 @@ from app.server.fields.schemas import read
 from app.server.monitoring import metrics
 from app.server.request_queue import Ticket
 from app.server.requests import Service, chat_requests
-from app.server.sending import JsonReply, Stream, named, send_whole
+from app.server.sending import Json, JsonReply, Stream, named, send_whole
 from app.web.error_forms import MESSAGES, Form
 from engine.api import Loaded
 from engine.errors import ContextExceeded
 from engine.events import Emitted, Event, Finished, FinishReason, Prefilled, Queued, Started
 from engine.tool_calls.reading import Arguments, CallStart, Content, Part, Thought
-
-Json = dict[str, Any]
 
 
 class Blocks:

@@ -60,7 +60,7 @@ def as_parts(value: Any, what: str = "parts") -> Any:
     raise ValueError(f"must be a string or a list of {what}")
 
 
-def prompts(value: Any) -> Any:
+def _prompts(value: Any) -> Any:
     """Return prompts as a list; a single one is a string or a list of token ids."""
     if isinstance(value, str):
         return [value]
@@ -76,6 +76,13 @@ def prompts(value: Any) -> Any:
 
 def _all(values: list[Any], kind: type) -> bool:
     return all(type(value) is kind for value in values)
+
+
+Prompts = Annotated[
+    list[str | list[int]],
+    BeforeValidator(_prompts, json_schema_input_type=str | list[str] | list[int] | list[list[int]]),
+]
+TopLogprobs = Annotated[int, Field(ge=0, le=MAX_TOP_LOGPROBS)]
 
 
 class SpeculationBody(ClosedBody):
@@ -190,7 +197,7 @@ class ChatBody(GenerationBody, ToolsBody, ThinkingBody):
     messages: Annotated[list[MessageBody], Field(min_length=1, max_length=MAX_MESSAGES)]
     max_completion_tokens: int | None = None
     logprobs: bool | None = None
-    top_logprobs: Annotated[int, Field(ge=0, le=MAX_TOP_LOGPROBS)] | None = None
+    top_logprobs: TopLogprobs | None = None
     return_events: bool | None = None
     continue_final_message: bool | None = None
 
@@ -214,13 +221,8 @@ class ChatBody(GenerationBody, ToolsBody, ThinkingBody):
 
 
 class CompletionBody(GenerationBody):
-    prompt: Annotated[
-        list[str | list[int]],
-        BeforeValidator(
-            prompts, json_schema_input_type=str | list[str] | list[int] | list[list[int]]
-        ),
-    ]
-    logprobs: Annotated[int, Field(ge=0, le=MAX_TOP_LOGPROBS)] | None = None
+    prompt: Prompts
+    logprobs: TopLogprobs | None = None
     return_events: bool | None = None
 
     @property

@@ -21,8 +21,11 @@ MAX_TOOLS = 128
 """Tools of a request, at most, as in OpenAI's API."""
 
 
-class FunctionBody(Body):
+class NamedFunctionBody(Body):
     name: str
+
+
+class FunctionBody(NamedFunctionBody):
     description: str | None = None
     parameters: dict[str, Any] | None = None
     strict: bool | None = None
@@ -31,10 +34,6 @@ class FunctionBody(Body):
 class ToolBody(Body):
     type: Literal["function"]
     function: FunctionBody
-
-
-class NamedFunctionBody(Body):
-    name: str
 
 
 class NamedToolBody(Body):
@@ -54,8 +53,7 @@ class AllowedToolsBody(Body):
     allowed_tools: AllowedBody
 
 
-class CalledFunctionBody(Body):
-    name: str
+class CalledFunctionBody(NamedFunctionBody):
     arguments: str | None = None
 
 

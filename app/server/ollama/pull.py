@@ -5,27 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import AsyncGenerator
-from typing import Any
-
-from anyio import to_thread
 
 from app.inventory.downloads import Download, DownloadState, key_of
 from app.runtime import Runtime
 from app.server.errors import ApiError
+from app.server.sending import Json
 from engine.errors import DownloadError, InvalidRequest, MissingAtHub, TokenNeeded
 from engine.loading.inventory import ModelSpec
-
-Json = dict[str, Any]
 
 _USUAL = "Q4_K_M"
 """The type that Ollama takes where none is named."""
 _POLL_S = 0.25
-
-
-async def wanted(runtime: Runtime, name: str) -> tuple[ModelSpec, ...]:
-    """Return what ``name`` means: a pair or a model of the catalog, or ``OWNER/NAME:TYPE``. Only
-    what is not on this machine yet. Raises ApiError."""
-    return await to_thread.run_sync(_wanted, runtime, name)
 
 
 class Pull:
@@ -80,7 +70,9 @@ def _line(key: str, one: Download) -> Json:
     return line
 
 
-def _wanted(runtime: Runtime, name: str) -> tuple[ModelSpec, ...]:
+def wanted(runtime: Runtime, name: str) -> tuple[ModelSpec, ...]:
+    """Return what ``name`` means: a pair or a model of the catalog, or ``OWNER/NAME:TYPE``. Only
+    what is not on this machine yet. Raises ApiError. It may ask Hugging Face."""
     catalog = runtime.catalog
     for pair in catalog.pairs:
         if name in (pair.id, pair.name):

@@ -37,15 +37,13 @@ from app.server.ollama.schemas import (
 )
 from app.server.request_queue import Ticket
 from app.server.requests import Service, chat_requests, completion_requests
-from app.server.sending import JsonReply, Stream, encode, send_whole
+from app.server.sending import Json, JsonReply, Stream, encode, send_whole
 from app.server.text import Fim, InfillBody, admit_infill
 from engine.events import Emitted, Token
 from engine.loading.inventory import pooling_of, template_and_tokens
 from engine.thoughts import choices_of
 from engine.tool_calls.reading import Content, Thought
 from engine.values.sampling import Sampling
-
-Json = dict[str, Any]
 
 DEFAULT = Sampling().temperature
 _OLLAMA = "0.12.11"
@@ -131,7 +129,7 @@ def add_routes(router: APIRouter, service: Service) -> None:
         if not models.may_unload:
             raise unsupported("model", "downloads by requests here", _START)
         runtime = models.runtime
-        work = Pull(runtime, await wanted(runtime, name), held)
+        work = Pull(runtime, await to_thread.run_sync(wanted, runtime, name), held)
         if body.stream is not False:
             lines = (_line(line) async for line in work.lines())
             return Stream(lines, work.close, _error_line, media_type="application/x-ndjson")

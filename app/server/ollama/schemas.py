@@ -16,14 +16,15 @@ from app.server.fields.schemas import (
     ChatBody,
     CompletionBody,
     SpeculationBody,
+    TopLogprobs,
     checked,
 )
 from app.server.fields.structured import Body
 from app.server.fields.tools import ToolBody, called_tool
 from app.server.requests import file_in
+from app.server.sending import Json
 from app.server.text import InfillBody
 from engine.tool_calls.schemas import close
-from engine.values import MAX_TOP_LOGPROBS
 from engine.values.messages import MAX_IMAGES
 
 _GO = re.compile(r"[+-]?(0|((\d+\.?\d*|\.\d+)(ns|us|µs|ms|s|m|h))+)")
@@ -87,7 +88,7 @@ class OllamaBody(Body):
         FiniteFloat | Annotated[str, Field(max_length=40), AfterValidator(_duration)] | None
     ) = None
     logprobs: bool | None = None
-    top_logprobs: Annotated[int, Field(ge=0, le=MAX_TOP_LOGPROBS)] | None = None
+    top_logprobs: TopLogprobs | None = None
     speculation: SpeculationBody | None = None
 
     @property
@@ -119,15 +120,13 @@ class OllamaGenerateBody(OllamaBody):
     suffix: str | None = None
 
 
-class OllamaPullBody(Body):
-    model: str | None = None
-    name: str | None = None
-    stream: bool | None = None
-
-
 class OllamaShowBody(Body):
     model: str | None = None
     name: str | None = None
+
+
+class OllamaPullBody(OllamaShowBody):
+    stream: bool | None = None
 
 
 _REFUSED: Refused = {
@@ -146,8 +145,6 @@ REFUSED_IN_TEXT: Refused = {
     name: why for name, why in {**_REFUSED, **NO_TOOLS}.items() if name != "suffix"
 }
 
-
-Json = dict[str, Any]
 
 TAG = ":latest"
 """Appended by Ollama's clients to names without a tag."""

@@ -16,9 +16,9 @@ from app.server.answer import Answer, chat_logprobs
 from app.server.errors import ApiError, translate
 from app.server.monitoring import metrics
 from app.server.request_queue import Ticket
-from app.server.responses.response_store import Json, ResponseStore, StoredResponse
+from app.server.responses.response_store import ResponseStore, StoredResponse
 from app.server.responses.schemas import LOGPROBS, Item, ResponseBody
-from app.server.sending import comment, named
+from app.server.sending import Json, comment, named
 from engine.api import Loaded
 from engine.events import Emitted, FinishReason, Queued, Token
 from engine.request import Request

@@ -6,17 +6,15 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field
 
 from app.server.errors import ApiError
 from app.server.fields.schemas import checked
-from app.server.sending import encode
+from app.server.sending import Json, encode
 from engine.errors import InvalidRequest
 from engine.values.messages import Message
-
-Json = dict[str, Any]
 
 MOST_STORED = 1000
 """Responses stored, at most; the least recently used ones go."""

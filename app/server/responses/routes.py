@@ -12,7 +12,7 @@ from app.server.fields.tools import thinking_of, tools_of
 from app.server.request_queue import Ticket
 from app.server.requests import Drafting, Service, common_fields
 from app.server.responses.job import Job, error_event, stream
-from app.server.responses.response_store import Json, ResponseStore, page
+from app.server.responses.response_store import ResponseStore, page
 from app.server.responses.schemas import (
     LOGPROBS,
     REFUSED_IN_RESPONSES,
@@ -20,7 +20,7 @@ from app.server.responses.schemas import (
     conversation_of,
     resolved,
 )
-from app.server.sending import JsonReply, Stream, send_whole
+from app.server.sending import Json, JsonReply, Stream, send_whole
 from engine.errors import InvalidRequest
 from engine.request import Request
 from engine.values.messages import Message

@@ -10,7 +10,13 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Discriminator, Field, Tag, TypeAdapter
 
 from app.server.errors import REFUSED, Refused, is_nothing
-from app.server.fields.schemas import MAX_MESSAGES, Content, GenerationBody, MessageBody
+from app.server.fields.schemas import (
+    MAX_MESSAGES,
+    Content,
+    GenerationBody,
+    MessageBody,
+    TopLogprobs,
+)
 from app.server.fields.structured import Body, ResponseFormatBody, TextBody
 from app.server.fields.tools import (
     ALLOWED,
@@ -193,7 +199,7 @@ class ResponseBody(GenerationBody, ThinkingBody):
     previous_response_id: str | None = None
     store: bool | None = None
     include: Annotated[list[str] | None, BeforeValidator(_known)] = None
-    top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
+    top_logprobs: TopLogprobs | None = None
     metadata: (
         Annotated[
             dict[
