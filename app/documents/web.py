@@ -16,7 +16,6 @@ import time
 import zlib
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import SplitResult, quote, urljoin, urlsplit, urlunsplit
 
@@ -42,14 +41,6 @@ class PrivateAddress(InvalidRequest):
     """The address leads to this machine or a private network."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Answer:
-    status: int
-    location: str
-    content_type: str
-    body: bytes
-
-
 def fetch_page(address: str, *, private: bool = False, seconds: float = SECONDS) -> ReadDocument:
     """Return the main text of the page at ``address``, or the text of a document there.
 
@@ -63,10 +54,11 @@ def fetch_page(address: str, *, private: bool = False, seconds: float = SECONDS)
     deadline = time.monotonic() + seconds
     url = asked
     for _ in range(MOST_REDIRECTS + 1):
-        answer = _get(url, deadline, url.netloc == allowed)
-        if answer.status not in _REDIRECTS or not answer.location:
-            return _read(url, answer)
-        url = _parsed(_joined(url, answer.location))
+        reply, body = _get(url, deadline, url.netloc == allowed)
+        location = reply.getheader("Location")
+        if reply.status not in _REDIRECTS or not location:
+            return _read(url, reply, body)
+        url = _parsed(_joined(url, location))
     raise _failed(asked, f"it redirects more than {MOST_REDIRECTS} times")
 
 
@@ -143,7 +135,10 @@ def _is_public(number: str) -> bool:
     return address.is_global and not address.is_multicast
 
 
-def _get(url: SplitResult, deadline: float, may_be_private: bool) -> _Answer:
+def _get(
+    url: SplitResult, deadline: float, may_be_private: bool
+) -> tuple[http.client.HTTPResponse, bytes]:
+    """Return the answer and its body, which a redirect has none of."""
     numbers = _resolved(url, may_be_private)
     try:
         connection = _connected(url, numbers, deadline)
@@ -151,13 +146,7 @@ def _get(url: SplitResult, deadline: float, may_be_private: bool) -> _Answer:
             path = urlunsplit(("", "", url.path, url.query, ""))
             connection.request("GET", path, headers=_HEADERS)
             reply = connection.getresponse()
-            body = b"" if reply.status in _REDIRECTS else _body(url, reply)
-            return _Answer(
-                reply.status,
-                reply.getheader("Location", ""),
-                reply.getheader("Content-Type", ""),
-                body,
-            )
+            return reply, b"" if reply.status in _REDIRECTS else _body(url, reply)
     except ssl.SSLError as error:
         raise _failed(url, f"its certificate or encryption was rejected ({error.reason})") from None
     # http.client raises ValueError for some malformed answers, as for a chunk of negative size.
@@ -248,15 +237,15 @@ def _body(url: SplitResult, reply: http.client.HTTPResponse) -> bytes:
     return bytes(found)
 
 
-def _read(url: SplitResult, answer: _Answer) -> ReadDocument:
+def _read(url: SplitResult, reply: http.client.HTTPResponse, body: bytes) -> ReadDocument:
     address = urlunsplit(url)
-    if answer.status >= 400 or answer.status < 200:
-        reason = http.client.responses.get(answer.status, "")
-        raise _failed(url, f"the server answered {answer.status} {reason}".strip())
+    if reply.status >= 400 or reply.status < 200:
+        reason = http.client.responses.get(reply.status, "")
+        raise _failed(url, f"the server answered {reply.status} {reason}".strip())
     with tempfile.TemporaryDirectory(prefix="foretoken-") as folder:
         path = Path(folder) / "page"
-        path.write_bytes(answer.body)
-        content_type = answer.content_type or "text/html"
+        path.write_bytes(body)
+        content_type = reply.getheader("Content-Type") or "text/html"
         return read_file(path, address, source=address, content_type=content_type)
 
 

@@ -81,18 +81,17 @@ class ServerConfig:
 
     def entry(self) -> Values:
         """Return the server as the usual JSON has it, without what is at its default."""
-        values: Values = (
-            {"url": self.url, "headers": dict(self.headers)}
-            if self.url
-            else {
-                "command": self.command,
-                "args": list(self.args),
-                "env": dict(self.env),
-                "cwd": self.cwd,
-            }
-        )
-        values |= {"disabled": not self.on, "tools_off": sorted(self.tools_off)}
-        values |= {"timeout_s": self.timeout_s} if self.timeout_s != CALL_S else {}
+        values: Values = {
+            "url": self.url,
+            "headers": dict(self.headers),
+            "command": self.command,
+            "args": list(self.args),
+            "env": dict(self.env),
+            "cwd": self.cwd,
+            "disabled": not self.on,
+            "tools_off": sorted(self.tools_off),
+            "timeout_s": self.timeout_s if self.timeout_s != CALL_S else None,
+        }
         return {name: value for name, value in values.items() if value}
 
 

@@ -70,19 +70,20 @@ class Connection:
         self.failed_at = 0.0
         self._on_change = on_change
         self._ending = transports.ServerEnd()
-        self._closing = anyio.Event()
+        self._closing = False
         self._scope: anyio.CancelScope | None = None  # of its start
         self._settled = asyncio.Event()  # it is ready, or it failed
         self._task: asyncio.Task[None] | None = None
         self._session: Any = None
 
     async def ready(self) -> bool:
-        """Start the server unless it is there; return whether it is."""
+        """Start the server unless it is there or was closed; return whether it is there."""
+        if self._closing:
+            return False
         if self._task is not None and self._ending.happened.is_set():
             await asyncio.wait([self._task])  # it is being cleared away
         if self._task is None or self._task.done():
-            self._ending, self._closing = transports.ServerEnd(), anyio.Event()
-            self._settled = asyncio.Event()
+            self._ending, self._settled = transports.ServerEnd(), asyncio.Event()
             self._tell(Phase.STARTING)
             self._task = asyncio.create_task(self._live())
         await self._settled.wait()
@@ -90,7 +91,8 @@ class Connection:
 
     async def close(self) -> None:
         """Stop the server, also one that is being started."""
-        self._closing.set()
+        self._closing = True
+        self._ending.end("It was stopped.")
         if not self._settled.is_set() and self._scope is not None:
             self._scope.cancel()
         if self._task is not None:
@@ -159,7 +161,7 @@ class Connection:
                 raise
         finally:
             self._session = None
-            if self._closing.is_set():
+            if self._closing:
                 self._tell(Phase.STOPPED)
             else:
                 self.failed_at = time.monotonic()
@@ -190,7 +192,7 @@ class Connection:
                 self._session = client.session
                 self._tell(Phase.READY)
                 self._settled.set()
-                await _first(self._closing, self._ending.happened)
+                await self._ending.happened.wait()
         if self._scope.cancelled_caught:
             self._ending.end("It did not answer in time.")
 
@@ -201,10 +203,8 @@ class Connection:
 
 async def _listed(client: Client) -> AsyncIterator[types.Tool]:
     """Yield the server's tools, page by page, as far as they may be offered."""
-    if (
-        client.session.server_capabilities is not None
-        and not client.session.server_capabilities.tools
-    ):
+    capabilities = client.session.server_capabilities
+    if capabilities is not None and not capabilities.tools:
         return
     cursor, count = None, 0
     for _ in range(limits.MOST_PAGES):
@@ -216,18 +216,6 @@ async def _listed(client: Client) -> AsyncIterator[types.Tool]:
         cursor = page.next_cursor
         if not cursor or count > limits.MOST_TOOLS:
             return
-
-
-async def _first(*events: anyio.Event) -> None:
-    """Wait for the first of several events."""
-    async with anyio.create_task_group() as tasks:
-
-        async def wait(event: anyio.Event) -> None:
-            await event.wait()
-            tasks.cancel_scope.cancel()
-
-        for event in events:
-            tasks.start_soon(wait, event)
 
 
 def _leaf(error: BaseException) -> BaseException:

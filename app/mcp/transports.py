@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from anyio.abc import Process
 
 Streams = tuple[Any, Any]
+_GONE = (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError)
+"""What is raised where a program's pipes are closed."""
 _MARK = b'"jsonrpc"'
 """A line with it is meant as a message."""
 _LAST_WORDS = 2000
@@ -123,7 +125,6 @@ async def program(config: ServerConfig, ending: ServerEnd) -> AsyncIterator[Stre
 
     async def listen() -> None:
         assert process.stdout is not None
-        gone = (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError, OSError)
         async with incoming:
             try:
                 while True:
@@ -131,7 +132,7 @@ async def program(config: ServerConfig, ending: ServerEnd) -> AsyncIterator[Stre
                         await incoming.send(message)
             except _Unusable as error:
                 ending.end(str(error))
-            except gone:
+            except (anyio.EndOfStream, *_GONE):
                 if not stopping:
                     await _wait(process, limits.STOP_S)
                     code = process.returncode
@@ -139,7 +140,7 @@ async def program(config: ServerConfig, ending: ServerEnd) -> AsyncIterator[Stre
 
     async def speak() -> None:
         assert process.stdin is not None
-        with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
+        with contextlib.suppress(*_GONE):
             async with outgoing:
                 async for each in outgoing:
                     if isinstance(each.message, JSONRPCRequest):
@@ -204,8 +205,7 @@ def _hear(reading: int, ending: ServerEnd) -> None:
 
 async def _stop(process: Process) -> None:
     """Close the program's input, then ask it and all that it started to end, then kill them."""
-    gone = (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError)
-    with contextlib.suppress(*gone):
+    with contextlib.suppress(*_GONE):
         if process.stdin is not None:
             await process.stdin.aclose()
     await _wait(process, limits.STOP_S)
@@ -219,7 +219,7 @@ async def _stop(process: Process) -> None:
 
         await terminate_posix_process_tree(process, limits.STOP_S)
     await _wait(process, limits.STOP_S)
-    with contextlib.suppress(*gone):
+    with contextlib.suppress(*_GONE):
         if process.stdout is not None:
             await process.stdout.aclose()
     transport = getattr(getattr(process, "_process", None), "_transport", None)

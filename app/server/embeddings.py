@@ -11,10 +11,9 @@ import asyncio
 import base64
 import math
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from functools import partial
 from time import perf_counter_ns
 from typing import Annotated, Any, Literal, TypeVar, TypeVarTuple
 
@@ -85,20 +84,17 @@ class OllamaEmbeddingsBody(Body):
     prompt: str
 
 
-Embedded = tuple[Loaded, list[list[float]], int]
 Given = TypeVarTuple("Given")
 Result = TypeVar("Result")
 
 
 def add_routes(router: APIRouter, service: Service) -> None:
-    """Add the routes of this API."""
-    queue = TextQueue()
-    vectors = partial(_vectors_of, service, queue)
+    queue = TextQueue(service)
 
     @router.post("/v1/embeddings")
     async def embeddings(http: HttpRequest) -> Response:
         body = await read(http, EmbeddingsBody, {})
-        return await send_whole(http, _embedded(vectors, body))
+        return await send_whole(http, _embedded(queue, body))
 
     @router.post("/v1/rerank")
     @router.post("/v1/reranking")
@@ -106,26 +102,27 @@ def add_routes(router: APIRouter, service: Service) -> None:
     @router.post("/reranking")
     async def rerank(http: HttpRequest) -> Response:
         body = await read(http, RerankBody, {})
-        return await send_whole(http, _ranked(service, queue, body))
+        return await send_whole(http, _ranked(queue, body))
 
     @router.post("/api/embed")
     async def ollama_embed(http: HttpRequest) -> Response:
         body = await read(http, OllamaEmbedBody, {})
-        return await send_whole(http, _embedded_for_ollama(vectors, body))
+        return await send_whole(http, _embedded_for_ollama(queue, body))
 
     @router.post("/api/embeddings")
     async def ollama_embeddings(http: HttpRequest) -> Response:
         body = await read(http, OllamaEmbeddingsBody, {})
 
         async def work() -> Json:
-            _, (vector,), _ = await vectors(untagged(body.model), [body.prompt], truncate=True)
+            name = untagged(body.model)
+            _, (vector,), _ = await queue.vectors(name, [body.prompt], truncate=True)
             return {"embedding": vector}
 
         return await send_whole(http, work())
 
 
-async def _embedded(vectors: Callable[..., Awaitable[Embedded]], body: EmbeddingsBody) -> Json:
-    loaded, found, tokens = await vectors(body.model, body.input, dimensions=body.dimensions)
+async def _embedded(queue: TextQueue, body: EmbeddingsBody) -> Json:
+    loaded, found, tokens = await queue.vectors(body.model, body.input, dimensions=body.dimensions)
     packed = body.encoding_format == "base64"
     data = [
         {"object": "embedding", "index": at, "embedding": _packed(one) if packed else one}
@@ -140,20 +137,16 @@ def _packed(vector: list[float]) -> str:
     return base64.b64encode(array.array("f", vector).tobytes()).decode("ascii")
 
 
-async def _embedded_for_ollama(
-    vectors: Callable[..., Awaitable[Embedded]], body: OllamaEmbedBody
-) -> Json:
-    began = perf_counter_ns()
-    if body.input in (None, "", []):  # Ollama loads the model
-        loaded, found, tokens = await vectors(untagged(body.model), [])
-    else:
+async def _embedded_for_ollama(queue: TextQueue, body: OllamaEmbedBody) -> Json:
+    began, inputs = perf_counter_ns(), list[str | list[int]]()
+    if body.input not in (None, "", []):  # else Ollama only loads the model
         inputs = checked(EmbeddingsBody, {"input": body.input}).input
-        loaded, found, tokens = await vectors(
-            untagged(body.model),
-            inputs,
-            dimensions=body.dimensions,
-            truncate=body.truncate is not False,
-        )
+    loaded, found, tokens = await queue.vectors(
+        untagged(body.model),
+        inputs,
+        dimensions=body.dimensions,
+        truncate=body.truncate is not False,
+    )
     return {
         "model": body.model or loaded.id,
         "embeddings": found,
@@ -163,11 +156,10 @@ async def _embedded_for_ollama(
     }
 
 
-async def _ranked(service: Service, queue: TextQueue, body: RerankBody) -> Json:
+async def _ranked(queue: TextQueue, body: RerankBody) -> Json:
     tokens = 0
     results: list[Json] = []
-    async with queue.turn(), service.tokenizing(body.model) as (loaded, tokenizer):
-        engine = service.queue.engine.of(loaded)
+    async with queue.turn(body.model) as (loaded, tokenizer, engine):
         reranker = await _in_thread(Reranker.of, loaded, tokenizer)
         for at, text in enumerate(body.texts):
             prompt = await _in_thread(reranker.prompt, body.query, text, body.instruction)
@@ -199,47 +191,46 @@ class TextQueue:
     """Lets one request for vectors or ranks work at a time. Each of its texts waits for replies, so that
     many such requests would hold all threads."""
 
-    def __init__(self) -> None:
+    def __init__(self, service: Service) -> None:
+        self._service = service
         self._lock, self._waiting = asyncio.Lock(), 0
 
     @asynccontextmanager
-    async def turn(self) -> AsyncIterator[None]:
-        """Wait for the turn. Raises a 429 if too many wait."""
+    async def turn(self, model: str | None) -> AsyncIterator[tuple[Loaded, Tokenizer, Engine]]:
+        """Wait for the turn; yield what ``model`` means, its tokenizer and its engine. Raises a 429 if
+        too many wait, and as ``Service.tokenizing``."""
         if self._waiting >= MAX_WAITING:
             raise queue_full(self._waiting, "requests")
         self._waiting += 1
         try:
-            async with self._lock:
-                yield
+            async with self._lock, self._service.tokenizing(model) as (loaded, tokenizer):
+                yield loaded, tokenizer, self._service.queue.engine.of(loaded)
         finally:
             self._waiting -= 1
 
+    async def vectors(
+        self,
+        model: str | None,
+        inputs: Sequence[str | list[int]],
+        *,
+        dimensions: int | None = None,
+        truncate: bool = False,
+    ) -> tuple[Loaded, list[list[float]], int]:
+        """Return the model, a vector for each input, and how many tokens all of them have.
 
-async def _vectors_of(
-    service: Service,
-    queue: TextQueue,
-    model: str | None,
-    inputs: Sequence[str | list[int]],
-    *,
-    dimensions: int | None = None,
-    truncate: bool = False,
-) -> Embedded:
-    """Return the model, a vector for each input, and how many tokens all of them have.
-
-    ``truncate``: cut what the context does not hold. Raises ApiError and the engine's errors.
-    """
-    vectors, count = [], 0
-    async with queue.turn(), service.tokenizing(model) as (loaded, tokenizer):
-        engine, length = service.queue.engine.of(loaded), loaded.context
-        for one in inputs:
-            try:
-                tokens = await _in_thread(_tokens, one, tokenizer, length, truncate)
-                vectors.append(await _in_thread(_vector, engine, tokens, dimensions))
-            except ContextExceeded as error:
-                error.field = "input"
-                raise
-            count += len(tokens)
-    return loaded, vectors, count
+        ``truncate``: cut what the context does not hold. Raises ApiError and the engine's errors.
+        """
+        vectors, count = [], 0
+        async with self.turn(model) as (loaded, tokenizer, engine):
+            for one in inputs:
+                try:
+                    tokens = await _in_thread(_tokens, one, tokenizer, loaded.context, truncate)
+                    vectors.append(await _in_thread(_vector, engine, tokens, dimensions))
+                except ContextExceeded as error:
+                    error.field = "input"
+                    raise
+                count += len(tokens)
+        return loaded, vectors, count
 
 
 def _tokens(
@@ -280,10 +271,10 @@ _NAME = "qwen3-reranker"
 class Reranker:
     """A reranker: its tokens of "no" and "yes", those around what it judges, and the room for that."""
 
+    tokenizer: Tokenizer
     choices: tuple[int, int]
     before: tuple[int, ...]
     after: tuple[int, ...]
-    tokens: Callable[[str], tuple[int, ...]]
     room: int
 
     @classmethod
@@ -301,11 +292,9 @@ class Reranker:
                 param="model",
             )
 
-        def as_text(text: str) -> tuple[int, ...]:
-            return tokenizer.encode(text, control=False)
-
         before, after = tokenizer.encode(_BEFORE), tokenizer.encode(_AFTER)
-        return cls((no, yes), before, after, as_text, loaded.context - len(before) - len(after))
+        room = loaded.context - len(before) - len(after)
+        return cls(tokenizer, (no, yes), before, after, room)
 
     def prompt(self, query: str, document: str, instruction: str | None) -> tuple[int, ...]:
         """Return the tokens of the prompt on one document, whose end is cut if it is too long. Raises
@@ -323,7 +312,7 @@ class Reranker:
     def _tokens(self, text: str) -> tuple[int, ...]:
         """Return the tokens for which there is room."""
         room = max(0, self.room)
-        return self.tokens(text[: CHARACTERS_PER_TOKEN * room])[:room]
+        return self.tokenizer.encode(text[: CHARACTERS_PER_TOKEN * room], control=False)[:room]
 
     def score(self, engine: Engine, prompt: Sequence[int]) -> float:
         """Return the relevance, from 0 to 1."""

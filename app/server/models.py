@@ -33,12 +33,12 @@ _ANYTHING = (None, "", DEFAULT)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelDescription:
-    """A model in the lists of other protocols. ``modified`` in seconds since 1970. ``calls``: it can be
-    offered tools. ``sees``: it takes images. ``place``: where its files are, if on this machine.
-    ``expires``: as in ``Models.expires_at``."""
+    """A model in the lists of other protocols. ``device``: where it is loaded, if it is. ``modified`` in
+    seconds since 1970. ``calls``: it can be offered tools. ``sees``: it takes images. ``place``: where
+    its files are, if on this machine. ``expires``: as in ``Models.expires_at``."""
 
     id: str
-    loaded: bool
+    device: str | None
     parameters: int
     bytes: int
     context: int
@@ -312,9 +312,11 @@ class Models:
     def _described(self, model: Loaded | Available) -> ModelDescription:
         spec: ModelSpec | None = None
         if isinstance(model, Available):
+            id, device, expires = model.id, None, None
             values: Loaded | ModelSpec = (spec := model.spec)
             calls, sees = True, spec.sees  # this machine's engine has calls for every model
         else:
+            id, device, expires = self._id_of(model), model.device, self.expires_at(model)
             values, calls = model, model.capabilities.calls is not None
             sees = model.capabilities.images
             with suppress(ForetokenError):  # its files may have been moved since
@@ -324,8 +326,8 @@ class Models:
             with suppress(OSError):  # it was moved meanwhile
                 modified = place.stat().st_mtime
         return ModelDescription(
-            id=self._id_of(model) if isinstance(model, Loaded) else model.id,
-            loaded=isinstance(model, Loaded),
+            id=id,
+            device=device,
             parameters=values.parameters,
             bytes=spec.bytes if spec else 0,
             context=values.context,
@@ -335,7 +337,7 @@ class Models:
             calls=calls,
             sees=sees,
             place=place,
-            expires=self.expires_at(model) if isinstance(model, Loaded) else None,
+            expires=expires,
         )
 
     def _default(self, loaded: Loaded) -> dict[str, Any]:

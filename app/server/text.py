@@ -116,8 +116,6 @@ REFUSED_IN_INFILL: Refused = {
 
 
 def add_routes(router: APIRouter, service: Service) -> None:
-    """Add the routes of this API."""
-
     @router.post("/tokenize")
     async def tokenize(http: HttpRequest) -> Response:
         body = await read(http, TokenizeBody, {})

@@ -110,12 +110,8 @@ def holder(port: int) -> str:
     """Return the program that listens at ``port``, with its process id if the system gives it."""
     with contextlib.suppress(psutil.Error, OSError):  # macOS allows it for root alone
         for each in psutil.net_connections("tcp"):
-            if (
-                each.status == psutil.CONN_LISTEN
-                and each.laddr
-                and each.laddr.port == port
-                and each.pid
-            ):
+            listens = each.status == psutil.CONN_LISTEN and each.laddr and each.laddr.port == port
+            if listens and each.pid:
                 return f"{psutil.Process(each.pid).name()} (process {each.pid})"
     return "another program"
 

@@ -47,9 +47,8 @@ def uncompressed(scope: Scope) -> Scope:
 
 def opens_page(scope: Scope) -> bool:
     """Return whether a browser opens an address, as opposed to a script's request."""
-    return scope["method"] in ("GET", "HEAD") and "text/html" in Headers(scope=scope).get(
-        "accept", ""
-    )
+    accepted = Headers(scope=scope).get("accept", "")
+    return scope["method"] in ("GET", "HEAD") and "text/html" in accepted
 
 
 def with_nonce(send: Send) -> Send:

@@ -59,19 +59,13 @@ class ApiSwitch:
         self._stored = stored or EndpointSettings()
         self._store = store or (lambda change: change(self._stored))
         self._check(on)
-        self._on = on
-
-    @property
-    def on(self) -> bool:
-        with self._lock:
-            return self._on
+        self.on = on
 
     def set(self, on: bool) -> None:
         """Switch the API on or off. Raises ApiKeyMissing if it would be open without a key."""
         self._check(on)
         self._change(lambda stored: replace(stored, on=on))
-        with self._lock:
-            self._on = on
+        self.on = on
 
     def _check(self, on: bool) -> None:
         if on and self.needs_key and not self.api_key:

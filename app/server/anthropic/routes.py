@@ -221,8 +221,6 @@ def _as_anthropic_says_it() -> Iterator[None]:
 
 
 def add_routes(router: APIRouter, service: Service) -> None:
-    """Add the routes of this API."""
-
     @router.post(MESSAGES)
     async def create(http: HttpRequest) -> Response:
         body = await read(http, MessagesBody, REFUSED_IN_MESSAGES)

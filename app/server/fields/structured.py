@@ -31,8 +31,6 @@ class ClosedBody(BaseModel):
 
 
 class JsonSchemaBody(Body):
-    model_config = ConfigDict(populate_by_name=True)
-
     name: str | None = None
     schema_: dict[str, Any] | None = Field(default=None, alias="schema")
     strict: bool | None = None

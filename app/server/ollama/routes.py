@@ -55,7 +55,6 @@ _START = "Start it with --load-on-demand."
 
 
 def add_routes(router: APIRouter, service: Service) -> None:
-    """Add the routes of this API."""
     models, held = service.models, Counter[str]()
 
     @router.post("/api/chat")
@@ -81,18 +80,17 @@ def add_routes(router: APIRouter, service: Service) -> None:
 
     @router.api_route("/api/ps", methods=READING)
     async def running() -> Response:
-        here = models.runtime.engine.resident
         every_model = await to_thread.run_sync(models.described)
         never = time() + _NEVER_S
-        loaded = [one for one in every_model if one.loaded]
         entries = [
             {
                 **_entry(one),
                 "expires_at": _time(never if one.expires is None else min(one.expires, never)),
                 "context_length": one.context,
-                "size_vram": one.bytes * (pair.device != "cpu"),
+                "size_vram": one.bytes * (one.device != "cpu"),
             }
-            for one, pair in zip(loaded, here, strict=False)  # one may have gone meanwhile
+            for one in every_model
+            if one.device is not None
         ]
         return JsonReply({"models": entries})
 
@@ -131,8 +129,7 @@ def add_routes(router: APIRouter, service: Service) -> None:
         runtime = models.runtime
         work = Pull(runtime, await to_thread.run_sync(wanted, runtime, name), held)
         if body.stream is not False:
-            lines = (_line(line) async for line in work.lines())
-            return Stream(lines, work.close, _error_line, media_type="application/x-ndjson")
+            return _streamed(work.lines(), work.close)
 
         async def last() -> Json:
             async for line in work.lines():
@@ -239,8 +236,7 @@ async def _answer(
             service.models.keep(loaded, body.kept_s)
 
     if body.stream is not False:
-        lines = _lines(ticket, answer, job, model, ready, body.logprobs)
-        return Stream(lines, close, _error_line, media_type="application/x-ndjson")
+        return _streamed(_lines(ticket, answer, job, model, ready, body.logprobs), close)
 
     async def whole() -> Json:
         await answer.follow(ticket.events_of(ticket.only))
@@ -252,7 +248,7 @@ async def _answer(
 
 async def _lines(
     ticket: Ticket, answer: Answer, job: _Job, model: str, ready: int, logprobs: bool | None
-) -> AsyncGenerator[bytes, None]:
+) -> AsyncGenerator[Json, None]:
     """Yield text as it comes, and each call when it is complete; ``logprobs``: with those of tokens."""
     sent = 0  # calls
     async for event in answer.each(ticket.events_of(ticket.only)):
@@ -260,13 +256,13 @@ async def _lines(
         text = "".join(part.text for part in answer.parts if isinstance(part, Content))
         thought = "".join(part.text for part in answer.parts if isinstance(part, Thought))
         if text or thought or more:
-            yield _line(job.line(model, text, thought=thought, **more))
+            yield job.line(model, text, thought=thought, **more)
         if (complete := len(answer.called) - 1) > sent:
-            yield _line(job.line(model, "", _calls(answer, sent, complete)))
+            yield job.line(model, "", _calls(answer, sent, complete))
             sent = complete
     if calls := _calls(answer, sent):
-        yield _line(job.line(model, "", calls))
-    yield _line(job.end(model, answer, ready, whole=False))
+        yield job.line(model, "", calls)
+    yield job.end(model, answer, ready, whole=False)
 
 
 def _check_unloads(service: Service, body: OllamaBody) -> None:
@@ -320,6 +316,11 @@ def _template_and_abilities(model: ModelDescription) -> tuple[str, list[str]]:
         "thinking": choices_of(template) or "<think>" in template,
     }
     return template, [name for name, has in abilities.items() if has]
+
+
+def _streamed(lines: AsyncGenerator[Json, None], close: Callable[[], None]) -> Response:
+    encoded = (_line(line) async for line in lines)
+    return Stream(encoded, close, _error_line, media_type="application/x-ndjson")
 
 
 def _error_line(failure: Exception) -> bytes:

@@ -123,7 +123,9 @@ class Job:
         """Return the response object. ``answer``: the finished reply, if there is one."""
         body, choice = self.body, self.body.tool_choice
         chosen = choice.model_dump() if isinstance(choice, BaseModel) else choice or "auto"
-        form = body.text.format if body.text else None
+        form: Json = {"type": "text"}
+        if body.text is not None and body.text.format is not None:
+            form = body.text.format.model_dump(by_alias=True, exclude_none=True)
         cut = {"reason": "max_output_tokens"} if status == "incomplete" else None
         sampling = None if answer is None else answer.request.sampling
         return {
@@ -144,11 +146,7 @@ class Job:
             "reasoning": {"effort": body.reasoning and body.reasoning.effort, "summary": None},
             "store": body.store is not False,
             "temperature": body.temperature if sampling is None else sampling.temperature,
-            "text": {
-                "format": form.model_dump(by_alias=True, exclude_none=True)
-                if form
-                else {"type": "text"}
-            },
+            "text": {"format": form},
             "tool_choice": chosen,
             "tools": [tool.model_dump() for tool in body.tools or ()],
             "top_p": body.top_p if sampling is None else sampling.top_p,

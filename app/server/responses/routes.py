@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from fastapi import APIRouter
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
@@ -27,7 +29,6 @@ from engine.values.messages import Message
 
 
 def add_routes(router: APIRouter, service: Service) -> None:
-    """Add the routes of this API."""
     responses = ResponseStore()
 
     @router.post("/v1/responses")
@@ -38,10 +39,7 @@ def add_routes(router: APIRouter, service: Service) -> None:
             before = responses.get(body.previous_response_id, "previous_response_id").messages
         items = resolved(body.items, responses.item)
         conversation = conversation_of(items, before)
-
-        def convert(body: ResponseBody, pair: Drafting) -> tuple[Request, ...]:
-            return _requests(body, pair, conversation)
-
+        convert = partial(_requests, conversation=conversation)
         loaded, ticket = await service.admit(body, convert)
         job = Job(body, loaded, items, conversation, responses)
         if body.stream:

@@ -172,6 +172,10 @@ class ReasoningBody(Body):
     summary: str | None = None
 
 
+_Key = Annotated[str, Field(max_length=64)]
+_Value = Annotated[str, Field(max_length=512)]
+
+
 class ResponseBody(GenerationBody, ThinkingBody):
     """OpenAI's fields, and those that all APIs here share."""
 
@@ -200,16 +204,7 @@ class ResponseBody(GenerationBody, ThinkingBody):
     store: bool | None = None
     include: Annotated[list[str] | None, BeforeValidator(_known)] = None
     top_logprobs: TopLogprobs | None = None
-    metadata: (
-        Annotated[
-            dict[
-                Annotated[str, Field(max_length=64)],
-                Annotated[str, Field(max_length=512)],
-            ],
-            Field(max_length=16),
-        ]
-        | None
-    ) = None
+    metadata: Annotated[dict[_Key, _Value], Field(max_length=16)] | None = None
     user: str | None = None
 
     @property
