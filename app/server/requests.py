@@ -26,7 +26,7 @@ from app.server.fields.structured import grammar_of
 from app.server.fields.tools import called_tool, calls_of, thinking_of, tools_of
 from app.server.models import Models
 from app.server.request_queue import RequestQueue, Ticket
-from engine.api import Loaded, Tokenizer
+from engine.api import Engine, Loaded, Tokenizer
 from engine.errors import InvalidRequest
 from engine.request import Request, Speculation, controller_named
 from engine.values.messages import MAX_IMAGE_BYTES, Image, Message
@@ -69,10 +69,23 @@ def _wrong(path: str, what: str) -> ApiError:
 
 @dataclass(frozen=True, slots=True)
 class Drafting:
-    """The loaded pair, and how it drafts by default."""
+    """The loaded pair, how it drafts by default, and its engine."""
 
     loaded: Loaded
     default: Speculation
+    engine: Engine
+
+
+def tokenizer_of(engine: Engine) -> Tokenizer:
+    """Return the tokenizer of what is loaded. Raises ApiError if a server has the model: it is not known
+    here."""
+    if engine.tokenizer is None:
+        raise unsupported(
+            "model",
+            "this for a model on a server, which alone knows its tokens",
+            "Name a model of this machine.",
+        )
+    return engine.tokenizer
 
 
 _ANY = -1
@@ -326,7 +339,7 @@ class Service:
         """
         async with self.models.using(body.model) as loaded:
             with _named_as_in(body):
-                requests = self._made(body, convert, loaded)
+                requests = await to_thread.run_sync(self._made, body, convert, loaded)
                 engine = self.queue.engine.of(loaded)
                 return loaded, await self.queue.admit(requests, loaded.id, engine)
 
@@ -337,22 +350,17 @@ class Service:
         ``admit``."""
         async with self.tokenizing(body.model) as (loaded, tokenizer):
             with _named_as_in(body):
-                request = self._made(body, convert, loaded)[0]
+                request, *_ = await to_thread.run_sync(self._made, body, convert, loaded)
                 return await to_thread.run_sync(find, tokenizer, request)
 
     @asynccontextmanager
     async def tokenizing(self, model: str | None) -> AsyncIterator[tuple[Loaded, Tokenizer]]:
-        """Yield what ``model`` means, loaded, and its tokenizer. Raises ApiError, also if a server has
-        the model: its tokenizer is not known here."""
+        """Yield what ``model`` means, loaded, and its tokenizer. Raises ApiError, also as
+        ``tokenizer_of``."""
         async with self.models.using(model) as loaded:
-            tokenizer = self.queue.engine.of(loaded).tokenizer
-            if tokenizer is None:
-                raise unsupported(
-                    "model",
-                    "this for a model on a server, which alone knows its tokens",
-                    "Name a model of this machine.",
-                )
-            yield loaded, tokenizer
+            yield loaded, tokenizer_of(self.queue.engine.of(loaded))
 
     def _made(self, body: BodyT, convert: Convert[BodyT], loaded: Loaded) -> tuple[Request, ...]:
-        return convert(body, Drafting(loaded, self.models.defaults.speculation(loaded)))
+        """Convert, in a thread: this decodes images, reads defaults, and encodes an infill's files."""
+        default, engine = self.models.defaults.speculation(loaded), self.queue.engine.of(loaded)
+        return convert(body, Drafting(loaded, default, engine))

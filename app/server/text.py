@@ -28,7 +28,7 @@ from app.server.fields.structured import Body
 from app.server.fields.tools import ThinkingBody, ToolsBody
 from app.server.monitoring import metrics
 from app.server.request_queue import Ticket
-from app.server.requests import Drafting, Service, chat_requests, common_fields
+from app.server.requests import Drafting, Service, chat_requests, common_fields, tokenizer_of
 from app.server.sending import Json, JsonReply, Stream, data, send_whole
 from engine.api import Loaded, Tokenizer
 from engine.events import Emitted, Finished, FinishReason
@@ -137,7 +137,7 @@ def add_routes(router: APIRouter, service: Service) -> None:
     @router.post("/infill")
     async def infill(http: HttpRequest) -> Response:
         body = await read(http, InfillBody, REFUSED_IN_INFILL)
-        loaded, ticket = await admit_infill(service, body)
+        loaded, ticket = await service.admit(body, infill_requests)
         if body.stream:
             return Stream(_chunks(ticket, loaded), ticket.close, error_event)
         return await send_whole(http, _whole(ticket, loaded), ticket.close)
@@ -216,25 +216,20 @@ class Fim:
         return None
 
 
-async def admit_infill(service: Service, body: InfillBody) -> tuple[Loaded, Ticket]:
-    """Queue the request. Raises ApiError for a model without the tokens, and as ``Service.admit``."""
-    async with service.tokenizing(body.model) as (loaded, tokenizer):
-        fim = Fim.of(tokenizer.named)
-        if fim is None:
-            raise ApiError(
-                400,
-                f"The model {loaded.id!r} has no tokens for filling in the middle. Load "
-                "one for code, such as Qwen2.5-Coder.",
-                code="unsupported_value",
-                param="model",
-            )
-
-    def convert(body: InfillBody, pair: Drafting) -> tuple[Request, ...]:
-        ids = _prompt(body, pair.loaded.context, tokenizer, fim)
-        common = common_fields(body, pair, None)
-        return (Request(token_ids=ids, end_tokens=fim.ends, **common),)
-
-    return await service.admit(body, convert)
+def infill_requests(body: InfillBody, pair: Drafting) -> tuple[Request, ...]:
+    """Return the one request. Raises ApiError for a model without the tokens, and as ``tokenizer_of``."""
+    tokenizer = tokenizer_of(pair.engine)
+    fim = Fim.of(tokenizer.named)
+    if fim is None:
+        raise ApiError(
+            400,
+            f"The model {pair.loaded.id!r} has no tokens for filling in the middle. Load "
+            "one for code, such as Qwen2.5-Coder.",
+            code="unsupported_value",
+            param="model",
+        )
+    ids = _prompt(body, pair.loaded.context, tokenizer, fim)
+    return (Request(token_ids=ids, end_tokens=fim.ends, **common_fields(body, pair, None)),)
 
 
 def _prompt(body: InfillBody, context: int, tokenizer: Tokenizer, fim: Fim) -> tuple[int, ...]:

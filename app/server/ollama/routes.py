@@ -38,7 +38,7 @@ from app.server.ollama.schemas import (
 from app.server.request_queue import Ticket
 from app.server.requests import Service, chat_requests, completion_requests
 from app.server.sending import Json, JsonReply, Stream, encode, send_whole
-from app.server.text import Fim, InfillBody, admit_infill
+from app.server.text import Fim, InfillBody, infill_requests
 from engine.events import Emitted, Token
 from engine.loading.inventory import pooling_of, template_and_tokens
 from engine.thoughts import choices_of
@@ -222,7 +222,7 @@ async def _answer(
             convert = partial(chat_requests, answers_name_calls=False)  # its clients send no ids
             loaded, ticket = await service.admit(converted, convert)
         elif isinstance(converted, InfillBody):
-            loaded, ticket = await admit_infill(service, converted)
+            loaded, ticket = await service.admit(converted, infill_requests)
         else:
             loaded, ticket = await service.admit(converted, completion_requests)
     model, ready = body.model or loaded.id, perf_counter_ns()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +13,7 @@ import httpx
 import pytest
 from tokenizers import AddedToken, Tokenizer
 
+from app.server.text import _prompt
 from engine.events import Finished, Started
 from engine.request import Request, Speculation
 from engine.values.messages import Message
@@ -179,3 +182,26 @@ def test_tokens_of_another_file_end_a_reply(coder: Server) -> None:
     assert isinstance(first, Finished) and first.token_ids
     ends = replace(ask, end_tokens=first.token_ids[:1])
     assert coder.direct(ends)[-1].token_ids == first.token_ids[:1]
+
+
+def test_while_an_infill_is_encoded_others_are_answered(
+    coder: Server, code: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was encoded in the thread of the event loop."""
+    held, release = threading.Event(), threading.Event()
+
+    def hold(*given: Any) -> tuple[int, ...]:
+        held.set()
+        assert release.wait(60)
+        return _prompt(*given)
+
+    monkeypatch.setattr("app.server.text._prompt", hold)
+    with ThreadPoolExecutor(1) as pool:
+        infill = pool.submit(post, code, "/infill", input_prefix="def", n_predict=2)
+        try:
+            assert held.wait(60)
+            with httpx.Client(base_url=coder.url, timeout=5) as other:
+                assert other.get("/health").status_code == 200
+        finally:
+            release.set()
+        assert infill.result(60)["tokens_predicted"] <= 2
