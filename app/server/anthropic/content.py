@@ -158,6 +158,8 @@ NAMES = {
     "continue_final_message": "A last message of the assistant (a prefill)",
 }
 """Anthropic's fields, by OpenAI's."""
+_SAME = ("max_tokens", "temperature", "top_p", "top_k", "seed", "speculation")
+"""Fields of a reply that both have."""
 _BILLING = "x-anthropic-billing-header:"
 """Begins a block of Claude Code's system prompt that differs in every request. It tells a model nothing,
 and no prompt could be reused behind it."""
@@ -189,19 +191,10 @@ def chat_of(body: CountBody) -> ChatBody:
 
 
 def _options(body: MessagesBody) -> Json:
-    fields: Json = {
-        "max_tokens": body.max_tokens,
-        "stop": body.stop_sequences,
-        "temperature": body.temperature,
-        "top_p": body.top_p,
-        "top_k": body.top_k,
-        "seed": body.seed,
-    }
+    fields = {name: getattr(body, name) for name in _SAME} | {"stop": body.stop_sequences}
     if body.output_config is not None and body.output_config.format is not None:
         schema = {"schema": body.output_config.format.schema_}
         fields["response_format"] = {"type": "json_schema", "json_schema": schema}
-    if body.speculation is not None:
-        fields["speculation"] = body.speculation.model_dump(exclude_none=True)
     return fields
 
 

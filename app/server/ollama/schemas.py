@@ -162,9 +162,8 @@ _NAMES_IN_TEXT = {"messages": "prompt", "input_prefix": "prompt", "input_suffix"
 
 def chat_of(body: OllamaChatBody) -> ChatBody:
     """Return the chat's body. Raises ApiError for content that is no text."""
-    tools = [tool.model_dump(exclude_none=True) for tool in body.tools or ()]
     messages = list(_messages(body.messages))
-    return checked(ChatBody, {**_fields(body), "messages": messages, "tools": tools})
+    return checked(ChatBody, {**_fields(body), "messages": messages, "tools": body.tools})
 
 
 def text_of(body: OllamaGenerateBody) -> ChatBody | CompletionBody | InfillBody:
@@ -259,7 +258,7 @@ def _fields(body: OllamaBody) -> Json:
         fields["repetition_penalty"] = fields.pop("repeat_penalty")
     limit = fields.pop("num_predict", -1)
     fields["max_tokens"] = -1 if limit in _NO_LIMIT else limit
-    fields["model"] = untagged(body.model)
+    fields |= {"model": untagged(body.model), "speculation": body.speculation}
     if body.format not in (None, ""):
         close(body.format)
         json_object = body.format == "json"
@@ -270,6 +269,4 @@ def _fields(body: OllamaBody) -> Json:
         fields["reasoning_effort"] = switched
     if body.logprobs:
         fields |= {"logprobs": True, "top_logprobs": body.top_logprobs or 0}
-    if body.speculation is not None:
-        fields["speculation"] = body.speculation.model_dump(exclude_none=True)
     return fields
