@@ -404,6 +404,18 @@ def test_a_hostile_server_fails_with_a_reason_and_leaves_no_program(
     assert children() <= before
 
 
+def test_a_call_whose_server_is_stopped_meanwhile_says_so() -> None:
+    """It said that the server did not answer in time."""
+    config = ServerConfig(
+        "x", command=sys.executable, args=("-S", "-c", "import time; time.sleep(60)")
+    )
+    with closing(using(config)) as servers:
+        called = servers.call("x", "add", {})
+        until(lambda: "x" in servers._connections and servers._connections["x"]._scope is not None)
+        servers.stop("x")
+        assert called.result(60).text == "The server x is not available. It was stopped."
+
+
 def test_a_server_that_never_answers_the_goodbye_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "CLOSE_S", 0.05)
 
