@@ -7,6 +7,7 @@ import contextlib
 import json
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
@@ -411,7 +412,7 @@ def test_a_call_whose_server_is_stopped_meanwhile_says_so() -> None:
     )
     with closing(using(config)) as servers:
         called = servers.call("x", "add", {})
-        until(lambda: "x" in servers._connections and servers._connections["x"]._scope is not None)
+        until(lambda: any(each.name == "tool server's errors" for each in threading.enumerate()))
         servers.stop("x")
         assert called.result(60).text == "The server x is not available. It was stopped."
 
