@@ -33,7 +33,7 @@ from app.server.models import Models
 from app.server.monitoring import metrics
 from app.server.monitoring.prometheus import CONTENT_TYPE
 from app.server.ollama import routes as ollama
-from app.server.request_queue import MAX_WAITING, RequestQueue, Ticket
+from app.server.request_queue import RequestQueue, Ticket
 from app.server.requests import Convert, Service, chat_requests, completion_requests
 from app.server.responses import routes as responses
 from app.server.sending import Json, JsonReply, Stream, comment, data, send_whole
@@ -50,7 +50,7 @@ Completing = TypeVar("Completing", ChatBody, CompletionBody)
 
 def create_api(runtime: Runtime, switch: ApiSwitch, queue: RequestQueue) -> APIRouter:
     """Return the API's router. Include it before anything that is mounted at the root."""
-    models = Models(runtime, MAX_WAITING)
+    models = Models(runtime)
     service = Service(models, queue)
     router = APIRouter(route_class=Route, dependencies=[Depends(_only_if(switch))])
 

@@ -18,6 +18,7 @@ from app.loading import LoadState
 from app.runtime import Runtime
 from app.server.errors import ApiError, not_loaded, queue_full
 from app.server.on_demand import Available, OnDemand, awaited, meant_by
+from app.server.request_queue import MAX_WAITING
 from app.settings.defaults import Defaults
 from engine import wire
 from engine.api import Loaded, LoadRequest, slug
@@ -54,9 +55,8 @@ class ModelDescription:
 class Models:
     """What is in memory and what a request can load, as OpenAI's model objects."""
 
-    def __init__(self, runtime: Runtime, most_waiting: int) -> None:
-        """``most_waiting``: how many requests may wait for another one's load."""
-        self.runtime, self._most_waiting = runtime, most_waiting
+    def __init__(self, runtime: Runtime) -> None:
+        self.runtime = runtime
         self._on_demand = OnDemand(runtime) if runtime.serving.on_demand else None
         if runtime.serving.idle_unload is not None:
             runtime.idle.minutes = runtime.serving.idle_unload
@@ -137,8 +137,8 @@ class Models:
 
     async def _need(self, name: str | None, held: ExitStack) -> Loaded:
         """Wait until ``name`` is in memory, and keep it there until ``held`` is closed."""
-        if self._waiting > self._most_waiting:
-            raise queue_full(self._most_waiting, "requests")
+        if self._waiting > MAX_WAITING:
+            raise queue_full(MAX_WAITING, "requests")
         self._waiting += 1
         try:
             while not self._pin(pair := await self._load(name), held):

@@ -79,7 +79,7 @@ class Guard:
         self.app = app
         # A key of the Server page is for the API; the pages need the one of the command line.
         wanted = switch.pages and (switch.given_key is not None or switch.needs_key)
-        self.login = Login(lambda: switch.api_key) if wanted else None
+        self.login = Login(switch) if wanted else None
         self.host = host.strip("[]").lower()
         self.switch, self.instance = switch, instance
         self.names = LOOPBACK_NAMES | ({self.host} if is_loopback(host) else _machine_names(host))

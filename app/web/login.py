@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import html
 import secrets
-from collections.abc import Callable
 from urllib.parse import quote, urlsplit
 
 from starlette.datastructures import QueryParams
@@ -18,6 +17,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from app.web.installable import HEAD, ICONS
+from app.web.switch import ApiSwitch
 
 PATH = "/login"
 LARGEST_FORM = 8192
@@ -57,9 +57,8 @@ input, button {{ font: inherit; padding: .5rem .75rem; border-radius: .375rem; b
 class Login:
     """The login page, an ASGI app for ``PATH``, and the check of its cookie."""
 
-    def __init__(self, key: Callable[[], str | None]) -> None:
-        """``key`` returns the current key."""
-        self._key, self._token = key, secrets.token_urlsafe(32)
+    def __init__(self, switch: ApiSwitch) -> None:
+        self._switch, self._token = switch, secrets.token_urlsafe(32)
         self._attempts = asyncio.Lock()
 
     def knows(self, scope: Scope) -> bool:
@@ -82,7 +81,7 @@ class Login:
         if form is None:
             return Response("This form is too large.", status_code=413)
         after = _local(form.get("next", "/"))
-        key = self._key()
+        key = self._switch.api_key
         if key is None or not same(form.get("key", "").strip(), key):
             async with self._attempts:
                 await asyncio.sleep(WRONG_S)

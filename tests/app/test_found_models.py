@@ -99,10 +99,10 @@ def test_what_is_found_is_loaded_under_the_name_that_is_shown(
     assert ("tale:latest", str(path)) in {(row["name"], row["id"]) for row in rows}
     assert ModelsBackend(runtime).open({"target": str(path)})
     until(lambda: not runtime.loader.working)
-    (entry,) = Models(runtime, 1).list()["data"]
+    (entry,) = Models(runtime).list()["data"]
     told = (entry["id"], entry["name"], entry["target"], entry["draft"])
     assert told == ("tale-latest", "tale:latest", "tale:latest", None)
-    assert Models(runtime, 1).find("tale:latest").target_id == str(path)
+    assert Models(runtime).find("tale:latest").target_id == str(path)
 
 
 def test_fitting_drafts_are_known_behind_the_asking_and_stand_in_the_picker(

@@ -84,7 +84,7 @@ def test_the_words_are_the_same_everywhere(
 
 def said_by_the_api(runtime: Runtime, message: str) -> None:
     with pytest.raises(ApiError) as answered:
-        Models(runtime, 1).find(None)
+        Models(runtime).find(None)
     assert (answered.value.status, answered.value.message) == (
         503,
         f"No model is loaded. {message}",

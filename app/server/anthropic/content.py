@@ -34,37 +34,36 @@ MOST_FILES = 16
 """Documents of a request that must be read in another process, at most."""
 
 
-def parts_of(blocks: Sequence[BlockBody], path: str, *, first: int = 0) -> Iterator[Json]:
-    """Yield the parts of a user's blocks, or of a tool's result. Raises ApiError for other types.
-    ``first``: the place of the first block in the list at ``path``."""
-    for at, block in enumerate(blocks, first):
-        place = f"{path}[{at}]"
-        match block.type:
-            case "text":
-                yield text_part(given(block.text, f"{place}.text"))
-            case "image":
-                yield _image(source_of(block, place), f"{place}.source")
-            case "document":
-                yield from _document(block, place)
-            case "search_result":
-                texts = texts_of(given(block.content, f"{place}.content"), f"{place}.content")
-                heads = filter(None, (block.title, block.source))
-                yield text_part("\n".join([*map(str, heads), *texts]))
-            case _:
-                raise _unsupported(block, place)
+def parts_of(blocks: Sequence[BlockBody], path: str) -> Iterator[Json]:
+    """Yield the parts of a user's blocks, or of a tool's result. Raises ApiError for other types."""
+    for at, block in enumerate(blocks):
+        yield from _parts(block, f"{path}[{at}]")
 
 
-def texts_of(blocks: Sequence[BlockBody], path: str, *, first: int = 0) -> list[str]:
-    """Return the texts of blocks. Raises ApiError for other blocks. ``first``: as for ``parts_of``."""
-    for at, block in enumerate(blocks, first):
-        if block.type != "text":
-            raise _unsupported(block, f"{path}[{at}]")
-    return [given(block.text, f"{path}[{at}].text") for at, block in enumerate(blocks, first)]
+def _parts(block: BlockBody, place: str) -> Iterator[Json]:
+    match block.type:
+        case "image":
+            yield _image(source_of(block, place), f"{place}.source")
+        case "document":
+            yield from _document(block, place)
+        case "search_result":
+            texts = texts_of(given(block.content, f"{place}.content"), f"{place}.content")
+            heads = filter(None, (block.title, block.source))
+            yield text_part("\n".join([*map(str, heads), *texts]))
+        case _:
+            yield text_part(_text(block, place))
 
 
-def _unsupported(block: BlockBody, path: str) -> ApiError:
-    what = f"blocks of type {block.type[:80]!r} here"
-    return unsupported(f"{path}.type", what, "Leave the block out.")
+def texts_of(blocks: Sequence[BlockBody], path: str) -> list[str]:
+    """Return the texts of blocks. Raises ApiError for other blocks."""
+    return [_text(block, f"{path}[{at}]") for at, block in enumerate(blocks)]
+
+
+def _text(block: BlockBody, place: str) -> str:
+    if block.type != "text":
+        what = f"blocks of type {block.type[:80]!r} here"
+        raise unsupported(f"{place}.type", what, "Leave the block out.")
+    return given(block.text, f"{place}.text")
 
 
 def text_part(text: str) -> Json:
@@ -285,7 +284,7 @@ def _messages(messages: Sequence[AnthropicMessage]) -> Iterator[Json]:
                     if block.type == "tool_result":
                         yield _result(block, f"{path}[{place}]", names)
                     else:
-                        said += parts_of([block], path, first=place)
+                        said += _parts(block, f"{path}[{place}]")
                 if said or not message.content:
                     yield {"role": "user", "content": said}
 
@@ -308,7 +307,7 @@ def _assistant(blocks: Sequence[BlockBody], path: str, names: dict[str, str]) ->
                 function = {"name": names[id], "arguments": arguments}
                 calls.append({"id": id, "type": "function", "function": function})
             case _:
-                said += [text_part(text) for text in texts_of([block], path, first=at)]
+                said.append(text_part(_text(block, place)))
     message: Json = {"role": "assistant", "content": said}
     if thought := "\n\n".join(filter(None, thoughts)):
         message["reasoning_content"] = thought
