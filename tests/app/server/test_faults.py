@@ -73,7 +73,7 @@ def next_one_succeeds(server: Served, caplog: pytest.LogCaptureFixture) -> Itera
 
 
 def until(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + 30
+    end = time.monotonic() + 120
     while not condition():
         assert time.monotonic() < end, "it did not come to pass in time"
         time.sleep(0.005)
