@@ -168,7 +168,7 @@ class ConstrainedProposer(Proposer):
     def begin(self, context: Context, sampler: Sampler) -> None:
         self.inner.begin(context, sampler)
 
-    def prepare(self, context: Context) -> Iterator[None]:
+    def prepare(self, context: Context) -> Iterator[int]:
         return self.inner.prepare(context)
 
     def propose(self, context: Context, budget: Budget) -> DraftProposal:

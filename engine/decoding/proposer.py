@@ -47,10 +47,11 @@ class Proposer(Protocol):
     def begin(self, context: Context, sampler: Sampler) -> None:
         """Start a request. ``context`` holds its prompt and will grow; ``sampler`` draws tokens."""
 
-    def prepare(self, context: Context) -> Iterator[None]:
-        """Prefill the prompt, after ``begin``.
+    def prepare(self, context: Context) -> Iterator[int]:
+        """Prefill the text, after ``begin``.
 
-        Yields before each chunk. The caller may stop there, or first run rounds without a draft.
+        Yields before each chunk the tokens that a model still has to prefill. The caller may stop there,
+        or first run rounds without a draft.
         """
 
     def propose(self, context: Context, budget: Budget) -> DraftProposal:

@@ -120,13 +120,13 @@ class SameVocabulary(_Draft):
         if self.trimmer is not None:
             self.trimmer.begin()
 
-    def prepare(self, context: Context) -> Iterator[None]:
-        """Prefill the prompt; yield before each chunk."""
+    def prepare(self, context: Context) -> Iterator[int]:
+        """See ``Proposer.prepare``."""
         if len(context.tokens) >= self.model.info.context:
             return  # nothing will be drafted
         missing = range(len(self.tokens), len(context.tokens) - 1)
         for chunk in chunks(missing, beside_others=self.model.info.compiled):
-            yield
+            yield missing.stop - chunk[0]
             part = slice(chunk[0], chunk[-1] + 1)
             self.feed(context.tokens[part], last=0, keys=context.keys[part])
         self.state.save_checkpoint()
@@ -203,13 +203,16 @@ class OtherVocabulary(_Draft):
         text = [*self.retokenized.settled, *(self.retokenized.unsettled() or ())]
         self.keep(common_prefix(self.tokens, text[:-1]))
 
-    def prepare(self, context: Context) -> Iterator[None]:
-        """Prefill the prompt; yield before each chunk."""
+    def prepare(self, context: Context) -> Iterator[int]:
+        """See ``Proposer.prepare``."""
         if self.room(context) < 1:
             return  # nothing will be drafted
-        for chunk in chunks(self._missing()[:-1], beside_others=self.model.info.compiled):
-            yield
+        missing = self._missing()[:-1]
+        left = len(missing)
+        for chunk in chunks(missing, beside_others=self.model.info.compiled):
+            yield left
             self.feed(chunk, last=0)
+            left -= len(chunk)
 
     def room(self, context: Context) -> int:
         """Return how many tokens the draft's context still holds; 0 within an unfinished character."""

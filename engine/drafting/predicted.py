@@ -61,7 +61,7 @@ class PredictedProposer:
         self._correct = self._observed = 0.0
         self._drafted, self._other_proposed = (), False
 
-    def prepare(self, context: Context) -> Iterator[None]:
+    def prepare(self, context: Context) -> Iterator[int]:
         return self._other.prepare(context)
 
     def propose(self, context: Context, budget: Budget) -> DraftProposal:

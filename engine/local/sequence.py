@@ -7,7 +7,7 @@ with those of other sequences, or yields to them.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from contextlib import closing, nullcontext
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from itertools import takewhile
@@ -27,17 +27,14 @@ from engine.decoding.work import WorkItem, YieldWork
 from engine.drafting.controllers.batch import BatchMember
 from engine.drafting.controllers.factory import ControllerFactory
 from engine.drafting.predicted import PredictedProposer
-from engine.drafting.preparing import PlainWhilePreparing, Preparing
+from engine.drafting.preparing import Preparing
 from engine.events import Event, Started
 from engine.local.run import Run
 from engine.local.slots import Slot, Slots
 from engine.request import Control
 
-_LONG_PROMPT = 128
-"""Tokens that the target prefills, above which the proposer's prefill is spread over the first rounds.
-These bring one token each, which for a short prompt costs more than the wait."""
 _CHUNKS_A_ROUND = 4
-"""Of the proposer's prefill; in the compiled step, 256 tokens."""
+"""Of the proposer's prefill, where nobody else waits; in the compiled step, 256 tokens."""
 
 Steps = Generator[WorkItem | None, None, None]
 """Yields a work item that the sequence waits for, or None to let other sequences run."""
@@ -84,19 +81,15 @@ class Sequence:
         vocabulary = target.model.info.vocabulary
         sampler = sampler_of(run, context, constraint, vocabulary, native=self.resources.native)
         proposer = self._begin(context, sampler)
-        member = None
-        if self.batched:
-            within = target.runs_rounds and drafting_within(proposer, constraint) is not None
-            member = controllers.batch_member(wanted, proposer, sampler, within=within)
+        within = target.runs_rounds and drafting_within(proposer, constraint) is not None
+        member = controllers.batch_member(wanted, proposer, sampler, within=within)
         preparing = yield from self._prefill(context, proposer, member)
         if not self.cancelled():
-            controller = member or controllers.controller(wanted, proposer, sampler)
-            if preparing.spread:
-                controller = PlainWhilePreparing(controller, preparing)
-            rounds = self._rounds(context, proposer, sampler, constraint, controller)
-            deciding = nullcontext() if member is None else member.decoding(len(context.tokens))
-            with closing(rounds), deciding:
+            rounds = self._rounds(context, proposer, sampler, constraint, member)
+            limit = run.stopping.limit - len(run.reply_prefix)
+            with closing(rounds), member.decoding(preparing, limit, self.slot.undrafted):
                 yield from self._decode(rounds, preparing, member)
+            self.slot.undrafted = member.undrafted
         # Forget tokens that were not shown. What a follow-up finds in the state must not depend on the
         # proposer, since prefilled KV need not have the bits of decoded KV.
         target.reuse([*run.prompt.keys, *self.processor.tokens][:-1])
@@ -117,7 +110,7 @@ class Sequence:
         return proposer
 
     def _prefill(
-        self, context: Context, proposer: Proposer, member: BatchMember | None
+        self, context: Context, proposer: Proposer, member: BatchMember
     ) -> Generator[WorkItem | None, None, Preparing]:
         """Prefill the prompt in the target, and in the proposer unless that is to wait."""
         batched, target = self.batched, self.slot.target
@@ -125,14 +118,14 @@ class Sequence:
         prefilled = yield from self.slot.prefill(
             context, self.run.reuse_cache, self.cancelled, copy_into
         )
+        if not prefilled.reused:
+            self.slot.undrafted = 0
         preparing = Preparing(proposer, context, prefilled)
-        if member is None or member.prefills_at_once:
-            preparing.start()
-            long = prefilled.tokens - prefilled.reused > _LONG_PROMPT
-            preparing.spread = long and not (target.runs_rounds or preparing.finished)
-            while not (preparing.spread or preparing.finished or self.cancelled()):
+        # A GPU's rounds cannot wait: they are decided ahead.
+        if member.prefills_at_once(0 if target.runs_rounds else preparing.left):
+            while not (preparing.finished or self.cancelled()):
                 yield YieldWork() if batched else None
-                preparing.compute()
+                _compute(preparing, member)
         self.publish(preparing.prefilled)
         yield None
         return preparing
@@ -152,18 +145,15 @@ class Sequence:
         launcher = self._launcher(context, proposer, sampler, constraint)
         return RoundLoop(context, launcher, controller, run.stopping, run.speculation.proposer)
 
-    def _decode(self, rounds: RoundLoop, preparing: Preparing, member: BatchMember | None) -> Steps:
+    def _decode(self, rounds: RoundLoop, preparing: Preparing, member: BatchMember) -> Steps:
         while self._goes_on(rounds):
             if (work := rounds.launch()) is not None:
                 yield work
             self.publish(self.processor.add(rounds.finish()))
             yield None
-            if member is not None and member.wants_prefill:
-                member.observe_prefill(preparing.compute(), finished=preparing.finished)
-            elif preparing.spread and self._goes_on(rounds):
-                # Others wait for it.
+            if member.wants_prefill and self._goes_on(rounds):
                 alone = self.resources.controllers.batch.running < 2
-                preparing.compute(_CHUNKS_A_ROUND if alone else 1)
+                _compute(preparing, member, _CHUNKS_A_ROUND if alone else 1)
                 if preparing.finished:
                     self.publish(preparing.prefilled)
 
@@ -187,6 +177,13 @@ class Sequence:
             )  # fmt: skip
         verifier = Verifier(sampler, top)
         return HostLauncher(context, target, proposer, verifier, shares=self.batched)
+
+
+def _compute(preparing: Preparing, member: BatchMember, chunks: int = 1) -> None:
+    """Prefill the next chunks in the proposer; ``member`` learns their time."""
+    before = preparing.left
+    seconds = preparing.compute(chunks)
+    member.observe_prefill(before - preparing.left, seconds)
 
 
 def constraint_of(run: Run, context: Context) -> Constraint | None:

@@ -47,6 +47,7 @@ class Slot:
         self._images = images
         self.busy = False
         self.used = 0  # grows with each use
+        self.undrafted = 0  # see ``BatchMember``
         self._proposers: dict[str, tuple[object, Proposer]] = {}  # with their options
 
     def shared(self, keys: list[int]) -> int:

@@ -150,7 +150,7 @@ class Scripted:
 
     def begin(self, context: Context, sampler: Sampler) -> None: ...
 
-    def prepare(self, context: Context) -> Iterator[None]:
+    def prepare(self, context: Context) -> Iterator[int]:
         return iter(())
 
     def propose(self, context: Context, budget: Budget) -> DraftProposal:

@@ -101,7 +101,7 @@ class Recorder:
         for member in self.members.values():
             member.begin(context, sampler)
 
-    def prepare(self, context: Context) -> Iterator[None]:
+    def prepare(self, context: Context) -> Iterator[int]:
         for member in self.members.values():
             yield from member.prepare(context)
 

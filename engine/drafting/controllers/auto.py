@@ -115,7 +115,7 @@ class Auto:
         # Maximum depth, which doubles when a whole draft is accepted: earlier texts may mislead, and
         # where all is accepted recalled text soon takes over.
         self._limit = _FIRST
-        self._beside, self._extra_s = OtherRequests(), 0.0
+        self._beside, self._prefill_s = OtherRequests(), 0.0
         self._situation = (0, 0, False)
         # Cached while nothing new is known:
         self._times: dict[str | None, _RoundTimes] = {}
@@ -128,9 +128,9 @@ class Auto:
         for member in members.values():
             member.begin()
 
-    def budget(self, beside: OtherRequests | None = None, extra_s: float = 0.0) -> Budget:
-        """Return how far the next round may draft, ``beside`` others. ``extra_s``: seconds that a round
-        with a draft takes besides."""
+    def budget(self, beside: OtherRequests | None = None, *, prefill_s: float = 0.0) -> Budget:
+        """Return how far the next round may draft, ``beside`` others. ``prefill_s``: of a
+        proposer that must prefill before it drafts, the seconds per token that the reply goes on for."""
         if beside is None:
             beside = OtherRequests()
             if self._ended:
@@ -139,8 +139,8 @@ class Auto:
             # Measure a plain round first: all others are compared with it.
             self._tried.append(None)
             return Budget(0, 0, proposer=self._proposer(None))
-        situation = beside.requests, round(beside.rows), extra_s > 0
-        self._beside, self._extra_s = beside, extra_s
+        situation = beside.requests, round(beside.rows), prefill_s > 0
+        self._beside, self._prefill_s = beside, prefill_s
         if situation != self._situation:
             self._situation = situation
             self.refresh_times()
@@ -249,8 +249,10 @@ class Auto:
         return leader
 
     def _affordable_try(self, leader: Option) -> Option | None:
-        """Return the try that loses least, if the savings pay for it; none beside others."""
-        if self._beside.requests or not (others := [n for n in self.members if n != leader.name]):
+        """Return the try that loses least, if the savings pay for it; none beside others, or while the
+        proposer waits."""
+        others = [name for name in self.members if name != leader.name]
+        if self._beside.requests or self._prefill_s or not others:
             return None
         for name in others:
             if name not in self._tries:
@@ -287,7 +289,7 @@ class Auto:
             stopped += (before - reached) * found.seconds[depth - 1]
             before, tokens, rows = reached, tokens + accepted, rows + reached
             draft_s += reached * (drafts - found.drafts[depth - 1])
-            taken = stopped + reached * seconds
+            taken = stopped + reached * seconds + self._prefill_s * tokens
             speed = (self._beside.tokens + tokens) / taken
             if speed > best.speed:
                 best = Option(name, depth, tokens, rows, taken, draft_s, speed)
@@ -309,7 +311,7 @@ class Auto:
             depths = range(self._room + 1)
             # Also of drafts that end with their first token, of which nothing is verified.
             drafts = [taken(n) if taken.known else n * ASSUMED * verify[1] for n in depths]
-            wait = min(taken.wait, costs.verify.wait) / costs.pace + self._extra_s
+            wait = min(taken.wait, costs.verify.wait) / costs.pace
             rows = [verify[min(first + member.nodes(depth), MAX_ROWS)] for depth in depths]
             seconds = [row + drafts[n] + always + wait for n, row in enumerate(rows)]
             if (last := min(self._room, _COST_DEPTH)) > 1:
@@ -366,6 +368,8 @@ class Auto:
         if leader.name is None:
             if needed is None:
                 return f"{title}drafting paused: it cannot be faster here"
+            if self._prefill_s:
+                return f"{title}drafting waits: reading the prompt first pays in longer replies"
             share = percent(expected or 0.0)
             return f"{title}drafting paused: needs {percent(needed)} accepted, expecting {share}"
         tokens = "1 token" if depth == 1 else f"up to {depth} tokens"

@@ -13,11 +13,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
-from engine.decoding.context import PREFILL_PART
 from engine.decoding.controller import Controller
 from engine.drafting.controllers.auto import ASSUMED, Auto, OtherRequests
 from engine.drafting.controllers.proposer_statistics import ProposerStatistics
 from engine.drafting.controllers.times import Costs
+from engine.drafting.preparing import Preparing
 from engine.events import Budget, Round
 
 _KEPT_SPEED = 0.5
@@ -25,8 +25,10 @@ _KEPT_SPEED = 0.5
 _LEAST_PREFILL = 8
 """Minimum rows of a prefill chunk. Each pass streams all weights, so with fewer rows a prompt would take
 many times as long."""
-_LEAST_LEFT = 16
-"""Minimum rounds that a reply is assumed to go on for when its proposer must prefill first."""
+_SHORT = 128
+"""Tokens that a proposer prefills at once for a request that runs alone: the wait is short."""
+_LEAST_LEFT = 128
+"""Tokens that a reply is assumed to go on for, unless its limit is nearer, while its proposer waits."""
 _PREFILL_SPEED = 4
 """Assumed speed of prefill in drafted tokens, until it was measured."""
 
@@ -109,10 +111,9 @@ class BatchMember:
         self._auto = inner if isinstance(inner, Auto) else None
         self._deepest, self._may_draft = deepest, may_draft
         self._seen, self._alone = batch.changes, batch.running < 2
-        # Beside others the proposer prefills the prompt only before it first drafts: often never.
-        self.prefills_at_once = self._auto is None or batch.running < 2
-        self._prefilled, self._wants_draft = self.prefills_at_once, False
-        self._unread = self._rounds = 0  # tokens to prefill, and rounds so far
+        self._preparing: Preparing | None = None
+        self._wants_draft = False
+        self._limit = self._emitted = self._undrafted = 0
 
     @property
     def share(self) -> OtherRequests:
@@ -122,6 +123,24 @@ class BatchMember:
             rows = 1.0 if self._auto is not None else 1.0 + self._deepest
             return OtherRequests(1.0, rows, 0.0, 1)
         return OtherRequests(option.tokens, option.rows, option.draft_s, 1)
+
+    def prefills_at_once(self, tokens: int) -> bool:
+        """Return whether the proposer prefills ``tokens`` before the first round.
+
+        Otherwise it does so between later rounds, once drafts are expected to pay for it: in a short
+        reply to a long prompt, never. With a fixed depth it does not wait, since words may depend on the
+        depth (``rejection``), and must not on other requests.
+        """
+        return self._auto is None or (self._batch.running < 2 and tokens <= _SHORT)
+
+    @property
+    def undrafted(self) -> int:
+        """Tokens that were decoded while the proposer waited, in this reply and those before it."""
+        return 0 if self._prefilled else self._undrafted + self._emitted
+
+    @property
+    def _prefilled(self) -> bool:
+        return self._preparing is None or self._preparing.finished
 
     @property
     def _drafts(self) -> bool:
@@ -137,27 +156,26 @@ class BatchMember:
         """Whether the request is to draft once its proposer has prefilled the text."""
         return self._wants_draft and not self._prefilled
 
-    def observe_prefill(self, seconds: float, *, finished: bool) -> None:
-        """Record that the proposer prefilled a chunk in ``seconds``; the last one if ``finished``."""
-        part = min(self._unread, PREFILL_PART)
-        if part:
-            self._statistics.observe_prefill(part, seconds / self._batch.costs.pace)
-        self._unread -= part
-        self._prefilled = finished
+    def observe_prefill(self, tokens: int, seconds: float) -> None:
+        """Record that the proposer prefilled ``tokens`` in ``seconds``."""
+        if tokens:
+            self._statistics.observe_prefill(tokens, seconds / self._batch.costs.pace)
+        self.inner.skip_round()  # the next round does not begin where the last one ended
 
     @property
     def _prefill_s(self) -> float:
-        """The seconds of the proposer's prefill, for which all wait, per remaining round.
+        """The seconds of the proposer's prefill, for which all wait, per remaining token.
 
-        A reply is assumed to go on for as long as it has gone on: then a useless prefill costs no more
-        than was lost by not drafting before.
+        A reply is assumed to go on for as long as there was none of its drafts: then a useless prefill
+        costs no more than was lost by not drafting before.
         """
-        if self._prefilled:
+        if self._preparing is None or self._preparing.finished:
             return 0.0
         verify = self._batch.costs.verify
         assumed = ASSUMED / _PREFILL_SPEED * verify(1)
-        seconds = self._statistics.prefill_s(self._unread, assumed)
-        return seconds / max(self._rounds, _LEAST_LEFT)
+        seconds = self._statistics.prefill_s(self._preparing.left + self._emitted, assumed)
+        left = max(self._undrafted + self._emitted, _LEAST_LEFT)
+        return seconds / max(min(left, self._limit - self._emitted), 1)
 
     def budget(self) -> Budget:
         batch = self._batch
@@ -165,18 +183,18 @@ class BatchMember:
         if self._auto is None:
             return self.inner.budget()
         if self._alone:
-            budget = self._auto.budget()
+            budget = self._auto.budget(prefill_s=self._prefill_s)
         elif not self._may_draft:
             return Budget(0, 0)
         else:
-            budget = self._auto.budget(batch.beside(self), self._prefill_s)
+            budget = self._auto.budget(batch.beside(self), prefill_s=self._prefill_s)
         if budget.depth and not self._prefilled:
             self._wants_draft = True
             return replace(budget, depth=0, nodes=0)
         return budget
 
     def observe(self, round: Round) -> None:
-        self._rounds += 1
+        self._emitted += round.emitted
         if self._auto is None:
             self.inner.observe(round)
         elif not (self._alone or self._may_draft):
@@ -189,8 +207,9 @@ class BatchMember:
         self.inner.skip_round()
 
     @contextmanager
-    def decoding(self, prompt: int = 0) -> Iterator[None]:
-        """Take part in passes. ``prompt``: tokens that the proposer may have to prefill."""
-        self._unread = 0 if self._prefilled else prompt
+    def decoding(self, preparing: Preparing, limit: int, undrafted: int = 0) -> Iterator[None]:
+        """Take part in passes, until ``limit`` tokens are decoded. ``undrafted``: those of earlier
+        replies, since the proposer had last prefilled the text."""
+        self._preparing, self._limit, self._undrafted = preparing, limit, undrafted
         with self._batch.deciding(self):
             yield

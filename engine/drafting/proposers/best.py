@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
 from typing import ClassVar
 
 from engine.decoding.acceptance import Acceptance
@@ -70,8 +69,8 @@ class HybridProposer:
         self.neural.begin(context, sampler)
         self.suffix.begin(context, sampler)
 
-    def prepare(self, context: Context) -> Iterator[None]:
-        return chain(self.neural.prepare(context), self.suffix.prepare(context))
+    def prepare(self, context: Context) -> Iterator[int]:
+        return _one_by_one([self.neural.prepare(context), self.suffix.prepare(context)])
 
     def propose(self, context: Context, budget: Budget) -> DraftProposal:
         recalled = self.suffix.recall(context, budget.depth)
@@ -162,8 +161,8 @@ class BestProposer:
         for proposer in self._all:
             proposer.begin(context, sampler)
 
-    def prepare(self, context: Context) -> Iterator[None]:
-        return chain.from_iterable(proposer.prepare(context) for proposer in self._all)
+    def prepare(self, context: Context) -> Iterator[int]:
+        return _one_by_one([proposer.prepare(context) for proposer in self._all])
 
     def propose(self, context: Context, budget: Budget) -> DraftProposal:
         name = budget.proposer or self._preferred
@@ -194,3 +193,12 @@ class BestProposer:
     @property
     def _all(self) -> tuple[Proposer | SuffixProposer, ...]:
         return (*self.members.values(), self.suffix)
+
+
+def _one_by_one(prefills: Sequence[Iterator[int]]) -> Iterator[int]:
+    """Yield what is left of all ``prefills``, which are done one after the other."""
+    left = [next(prefill, None) for prefill in prefills]
+    for at, prefill in enumerate(prefills):
+        while left[at] is not None:
+            yield sum(tokens or 0 for tokens in left)
+            left[at] = next(prefill, None)

@@ -55,9 +55,10 @@ class BlockProposer(HeadProposer):
         self.sampler = sampler
         del self.text[common_prefix(self.text, context.keys[:-1]) :]
 
-    def prepare(self, context: Context) -> Iterator[None]:
-        for chunk in chunks(range(len(self.text), self.target.length)):
-            yield
+    def prepare(self, context: Context) -> Iterator[int]:
+        missing = range(len(self.text), self.target.length)
+        for chunk in chunks(missing):
+            yield missing.stop - chunk[0]
             self.drafts.read(chunk[0], chunk[-1] + 1)
             self.text += context.keys[chunk[0] : chunk[-1] + 1]
 

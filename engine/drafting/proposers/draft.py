@@ -40,7 +40,7 @@ class DraftModelProposer(BaseProposer):
         self.sampler = sampler
         self.reader.begin(context)
 
-    def prepare(self, context: Context) -> Iterator[None]:
+    def prepare(self, context: Context) -> Iterator[int]:
         return self.reader.prepare(context)
 
     def propose(self, context: Context, budget: Budget) -> DraftProposal:

@@ -36,7 +36,7 @@ class BaseProposer:
     def begin(self, context: Context, sampler: Sampler) -> None:
         self.sampler = sampler
 
-    def prepare(self, context: Context) -> Iterator[None]:
+    def prepare(self, context: Context) -> Iterator[int]:
         return iter(())
 
     def observe(self, acceptance: Acceptance) -> None: ...

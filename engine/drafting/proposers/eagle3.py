@@ -52,10 +52,11 @@ class Eagle3Proposer(BranchingProposer):
         self.sampler = sampler
         del self.text[common_prefix(self.text, context.keys) :]
 
-    def prepare(self, context: Context) -> Iterator[None]:
+    def prepare(self, context: Context) -> Iterator[int]:
         # ``propose`` computes the last row, because it needs that row's output.
-        for chunk in chunks(range(self.rows, self.target.length - 1)):
-            yield
+        missing = range(self.rows, self.target.length - 1)
+        for chunk in chunks(missing):
+            yield missing.stop - chunk[0]
             self.drafts.read(self._next_tokens(context, chunk[0], chunk[-1] + 1), chunk[0])
 
     def propose(self, context: Context, budget: Budget) -> DraftProposal:

@@ -87,9 +87,9 @@ class SuffixProposer(BaseProposer):
         self._matches = [(automaton, Match()) for automaton in automata if automaton.size]
         self._follow(recent[: max(len(self._read) - before, 0)])
 
-    def prepare(self, context: Context) -> Iterator[None]:
+    def prepare(self, context: Context) -> Iterator[int]:
         for chunk in chunks(range(len(self._read), len(context.tokens))):
-            yield
+            yield 0
             self._take_in(context, chunk[-1] + 1)  # unless a round has read it meanwhile
 
     def propose(self, context: Context, budget: Budget) -> DraftProposal:

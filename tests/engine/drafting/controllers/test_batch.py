@@ -13,6 +13,7 @@ from engine.drafting.controllers.batch import BatchController, BatchMember
 from engine.drafting.controllers.factory import Fixed
 from engine.drafting.controllers.proposer_statistics import ProposerStatistics
 from engine.drafting.controllers.times import Costs
+from engine.drafting.preparing import Preparing
 from engine.events import Budget, Origin, Round, Timing, Tree
 from engine.values import MAX_ROWS
 
@@ -28,9 +29,7 @@ def crowd(
     members = [join(batch, costs, draft_s, rate, deepest) for _ in range(count)]
     for member in members:
         stack.enter_context(batch.joined())
-        stack.enter_context(member.decoding())
-    for member in members:
-        member.observe_prefill(0.0, finished=True)
+        stack.enter_context(member.decoding(Unread(0), 1000))
     return batch, members, stack
 
 
@@ -51,6 +50,17 @@ def join(
 def flat(rows: int) -> float:
     """What verifying takes where weights take all the time."""
     return 0.05 + 0.0005 * rows
+
+
+class Unread(Preparing):
+    """A text of which the proposer still has to prefill ``left`` tokens."""
+
+    def __init__(self, left: int) -> None:
+        self.left, self.finished = left, not left
+
+    def read(self) -> None:
+        """Prefill all of it."""
+        self.left, self.finished = 0, True
 
 
 def steep(rows: int) -> float:
@@ -75,8 +85,7 @@ def test_drafts_go_where_they_stand() -> None:
     batch, members, stack = crowd(2, flat, 0.0001, 0.9, deepest=15)
     with stack, batch.joined():
         poor = join(batch, batch.costs, 0.0001, 0.05, deepest=15)
-        with poor.decoding():
-            poor.observe_prefill(0.0, finished=True)
+        with poor.decoding(Unread(0), 1000):
             assert poor.budget().depth < min(depths(members))
 
 
@@ -124,7 +133,7 @@ def test_a_round_beside_others_teaches_nothing_of_ones_own_passes() -> None:
 def test_a_fixed_depth_stays_and_counts_for_the_others() -> None:
     batch, members, stack = crowd(2, flat, 0.0001, 0.95, deepest=15)
     fixed = BatchMember(Fixed(9), batch, ProposerStatistics(), 9, may_draft=True)
-    with stack, batch.joined(), fixed.decoding():
+    with stack, batch.joined(), fixed.decoding(Unread(0), 1000):
         assert fixed.budget().depth == 9
         assert batch.beside(members[0]).rows >= 11
 
@@ -133,10 +142,11 @@ def test_beside_others_a_proposer_reads_the_prompt_before_it_drafts() -> None:
     batch, _, stack = crowd(1, flat, 0.0001, 0.95)
     with stack, batch.joined():
         late = join(batch, batch.costs, 0.0001, 0.95, 8)
-        assert not late.prefills_at_once
-        with late.decoding():
+        assert not late.prefills_at_once(1)
+        unread = Unread(1)
+        with late.decoding(unread, 1000):
             assert late.budget().depth == 0 and late.wants_prefill
-            late.observe_prefill(0.01, finished=True)
+            unread.read()
             assert not late.wants_prefill and late.budget().depth > 0
 
 
@@ -145,25 +155,33 @@ def test_proposers_read_one_after_the_other() -> None:
     batch, _, stack = crowd(1, flat, 0.0001, 0.95)
     with stack, batch.joined():
         late = [join(batch, batch.costs, 0.0001, 0.95, 6) for _ in range(2)]
-        with late[0].decoding(), late[1].decoding():
+        unread = Unread(1)
+        with late[0].decoding(unread, 1000), late[1].decoding(Unread(1), 1000):
             assert depths(late) == [0, 0]
             assert [member.wants_prefill for member in late] == [True, False]
-            late[0].observe_prefill(0.01, finished=True)
+            unread.read()
             assert [member.wants_prefill for member in late] == [False, True]
 
 
-def test_a_prompt_is_read_once_that_may_pay_before_the_reply_ends() -> None:
-    batch, _, stack = crowd(1, flat, 0.001, 0.9)
+@pytest.mark.parametrize(("count", "token_s"), [(0, 0.015), (1, 0.006)])
+def test_a_prompt_is_read_once_that_may_pay_before_the_reply_ends(
+    count: int, token_s: float
+) -> None:
+    """Alone, and beside another request, which waits meanwhile; in a short reply, never."""
+    batch, _, stack = crowd(count, flat, 0.001, 0.9)
     with stack, batch.joined():
-        late = join(batch, batch.costs, 0.001, 0.9)
-        late._statistics.observe_prefill(100, 0.3)
-        with late.decoding(prompt=600):  # 1.8 s to read, of passes of 0.05 s
-            late.budget()
-            assert not late.wants_prefill
-            for _ in range(200):
-                late.observe(round_of(Budget(0, 0)))
-            late.budget()
-            assert late.wants_prefill
+        for limit, undrafted, pays in ((1000, 0, True), (1000, 600, True), (400, 0, False)):
+            late = join(batch, batch.costs, 0.001, 0.9)
+            late._statistics.observe_prefill(100, 100 * token_s)
+            assert not late.prefills_at_once(600)
+            with late.decoding(Unread(600), limit, undrafted):
+                late.budget()
+                assert late.wants_prefill == (undrafted > 0)
+                for _ in range(399):
+                    late.observe(round_of(late.budget()))
+                late.budget()
+                assert late.wants_prefill == pays
+                assert late.undrafted == undrafted + 399
 
 
 def round_of(budget: Budget) -> Round:

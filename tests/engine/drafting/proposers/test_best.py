@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 import pytest
@@ -34,8 +34,8 @@ class Written:
     def begin(self, context: Context, sampler: Sampler) -> None:
         self.observed.clear()
 
-    def prepare(self, context: Context) -> Sequence[None]:
-        return [None]
+    def prepare(self, context: Context) -> Iterator[int]:
+        yield len(context.tokens)
 
     def propose(self, context: Context, budget: Budget) -> DraftProposal:
         tokens = [self.number] * budget.depth

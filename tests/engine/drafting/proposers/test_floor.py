@@ -79,7 +79,7 @@ class Compared:
         self.cut.begin(context, sampler)
         self.whole.begin(context, sampler)
 
-    def prepare(self, context: Context) -> Iterator[None]:
+    def prepare(self, context: Context) -> Iterator[int]:
         return chain(self.cut.prepare(context), self.whole.prepare(context))
 
     def propose(self, context: Context, budget: Budget) -> DraftProposal:

@@ -233,8 +233,8 @@ def test_a_reply_goes_on_while_its_proposer_reads_the_prompt(
     monkeypatch.setattr(
         Auto,
         "budget",
-        lambda self, *beside: replace(
-            decide(self, *beside), depth=3, nodes=3, floor=0.0, row_floor=0.0
+        lambda self, *beside, **prefill: replace(
+            decide(self, *beside, **prefill), depth=3, nodes=3, floor=0.0, row_floor=0.0
         ),
     )
     wanted = Speculation(proposer=name, depth=4, controller=Control.AUTO)

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
+
 from engine.decoding.context import PREFILL_CHUNK
 from engine.decoding.text.codec import TextCodec
+from engine.drafting.controllers.auto import Auto
 from engine.drafting.resources import Resources
-from engine.events import Emitted, FinishReason, Prefilled, Round
+from engine.events import Emitted, Finished, FinishReason, Prefilled, Round
 from engine.local.session import Session
+from engine.request import Request, Speculation
+from engine.values.sampling import AcceptanceRule
 from tests.engine.local.session.conftest import PROMPT, after, answered, asked, never
 from tests.support.checkpoints import VOCABULARY
 from tests.support.fakes import TableModel
@@ -34,6 +41,24 @@ def drafted_by_table(codec: TextCodec, context: int = 4 * PREFILL_CHUNK) -> Sess
     return Session(model(), codec, Resources(draft=model()))
 
 
+def by_speed(prompt: tuple[int, ...]) -> Request:
+    """A request whose draft is as deep as is expected to be fastest."""
+    return replace(asked(prompt), speculation=Speculation(proposer="draft"))
+
+
+@pytest.fixture
+def drafts_pay(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Drafting is expected to be fastest, from the first round on."""
+    decide = Auto.budget
+    monkeypatch.setattr(
+        Auto,
+        "budget",
+        lambda self, **beside: replace(
+            decide(self, **beside), depth=3, nodes=3, floor=0.0, row_floor=0.0
+        ),
+    )
+
+
 def test_the_drafts_prefill_of_a_short_prompt_comes_before_the_first_round(
     fake: tuple[Session, TableModel],
 ) -> None:
@@ -47,6 +72,7 @@ def test_the_drafts_prefill_of_a_short_prompt_comes_before_the_first_round(
     assert fed == [len(prompt) - 1]
 
 
+@pytest.mark.usefixtures("drafts_pay")
 def test_the_first_words_of_a_long_prompt_do_not_wait_for_the_drafts_prefill(
     fake: tuple[Session, TableModel],
 ) -> None:
@@ -54,7 +80,7 @@ def test_the_first_words_of_a_long_prompt_do_not_wait_for_the_drafts_prefill(
     draft = session.resources.draft
     assert isinstance(draft, TableModel)
     seconds, rounds = [], []
-    for event in session.run(asked(prompt, max_tokens=20), never):
+    for event in session.run(by_speed(prompt), never):
         match event:
             case Prefilled():
                 seconds.append(event.seconds)
@@ -67,16 +93,36 @@ def test_the_first_words_of_a_long_prompt_do_not_wait_for_the_drafts_prefill(
     assert seconds[0] < seconds[1]
 
 
+@pytest.mark.usefixtures("drafts_pay")
 def test_a_reply_that_ends_early_leaves_the_rest_of_the_drafts_prefill(
     fake: tuple[Session, TableModel],
 ) -> None:
     session, prompt = drafted_by_table(fake[0].codec, 20 * PREFILL_CHUNK), (9,) * 4000
     draft = session.resources.draft
     assert isinstance(draft, TableModel)
-    answered(session, asked(prompt, max_tokens=1))
+    answered(session, replace(by_speed(prompt), max_tokens=1))
     assert draft.fed < len(prompt) / 2
-    assert len(answered(session, asked(prompt))[1].token_ids) == 20
+    assert len(answered(session, by_speed(prompt))[1].token_ids) == 20
     assert draft.fed >= len(prompt) - 1
+
+
+def test_the_draft_reads_a_long_prompt_only_where_that_pays(
+    fake: tuple[Session, TableModel],
+) -> None:
+    """One question after the other: what was decoded without a draft counts for the whole chat."""
+    session, prompt = drafted_by_table(fake[0].codec, 20 * PREFILL_CHUNK), (9,) * 4000
+    draft = session.resources.draft
+    assert isinstance(draft, TableModel)
+    statistics = session.controllers.proposer_statistics("draft", AcceptanceRule.COUPLED)
+    statistics.observe_prefill(1, 1e9)
+    request = by_speed(prompt)
+    for answers in range(1, 4):
+        (*_, finished) = session.run(request, never)
+        assert isinstance(finished, Finished) and len(finished.token_ids) == 20
+        assert draft.fed == 0 and session._slots.first.undrafted == 20 * answers
+        request = replace(request, token_ids=(*request.token_ids, *finished.token_ids, 9))
+    answered(session, replace(request, speculation=Speculation(proposer="draft", depth=4)))
+    assert draft.fed >= len(request.token_ids) - 1 and session._slots.first.undrafted == 0
 
 
 def test_without_reuse_the_draft_starts_anew_as_the_target_does(
