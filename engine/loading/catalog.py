@@ -138,7 +138,7 @@ class Catalog:
         if is_address(text):
             return server_spec(Address.parse(text))
         path = expanded(text)
-        if text and (path.exists() or _looks_like_path(text)):
+        if text and (os.path.exists(path) or _looks_like_path(text)):
             spec = local_spec(path)
             name = next((known.name for known in self.found if known.id == spec.id), spec.name)
             return replace(spec, name=name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -95,7 +96,7 @@ class LoadRequest:
         drafts = [part for part in others if part not in own]
         if len(drafts) > 1:
             for path in map(Path, drafts):
-                if path.name != str(path) and not expanded(path).exists():
+                if path.name != str(path) and not os.path.exists(expanded(path)):
                     raise ModelError(f"There is no folder or file {path}. Check the path.")
             raise IncompatiblePair(
                 f"{' and '.join(drafts)} are both draft models, and only one can be loaded. "

@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import quote
 
 from engine.errors import InvalidRequest
-from engine.files import write_private
+from engine.files import expanded, write_private
 from engine.values.address import Address
 
 SERVICE = "foretoken"
@@ -117,7 +117,7 @@ def server_key(address: Address) -> Secret:
 def _place(variable: str, usual: str) -> Path:
     moved = os.environ.get(variable)
     if moved:
-        return Path(moved).expanduser()
+        return expanded(moved)
     import platformdirs
 
     return Path(platformdirs.user_config_dir("foretoken", appauthor=False)) / usual

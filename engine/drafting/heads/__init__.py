@@ -7,6 +7,7 @@ checkpoint may also bring a head of its own.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
@@ -132,7 +133,7 @@ def check(place: Path) -> str:
         kind, stated = _kind_of_gguf(place), "its architecture is a language model"
         known = ", ".join(each.architecture for each in _REGISTRY.values() if each.architecture)
     else:
-        if place.is_dir() and not (place / "config.json").is_file():
+        if os.path.isdir(place) and not (place / "config.json").is_file():
             raise ModelError(
                 f"{place} is not a head: it has no config.json. Give the folder or GGUF file of "
                 "a head."

@@ -35,7 +35,7 @@ def _listed(system: System, folders: Sequence[Path]) -> Iterator[tuple[str, List
         for folder in place.folders(system):
             yield from _in(place.name, folder, place.models)
     for folder in folders:
-        if folder.is_file():
+        if os.path.isfile(folder):
             yield str(folder.parent), Listed(folder, name_of(folder))
         else:
             yield from _in(str(folder), folder, models_under)

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from engine.files import expanded
+
 WINDOWS, MACOS = "win32", "darwin"
 
 
@@ -28,7 +30,7 @@ class System:
     def folder_named_by(self, variable: str) -> Path | None:
         """Return the folder in an environment variable, or None if it is not set."""
         value = self.environment.get(variable)
-        return Path(value).expanduser() if value else None
+        return expanded(value) if value else None
 
     @property
     def caches(self) -> Path:

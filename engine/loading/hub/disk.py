@@ -15,7 +15,7 @@ from huggingface_hub import constants
 
 from engine.backends.native import cache
 from engine.errors import DiskError, DownloadError, InvalidRequest
-from engine.files import size_on_disk
+from engine.files import expanded, size_on_disk
 from engine.loading.discovery.listing import models_under
 from engine.loading.specs import ModelSpec
 from engine.models.checkpoints.checkpoint import weights_complete
@@ -28,7 +28,7 @@ MODELS_VARIABLE = "FORETOKEN_MODELS"
 def models_folder(data_dir: Path) -> Path:
     """Return where downloads go: ``$FORETOKEN_MODELS``, or ``models`` in the data folder."""
     moved = os.environ.get(MODELS_VARIABLE)
-    return Path(moved).expanduser() if moved else data_dir / "models"
+    return expanded(moved) if moved else data_dir / "models"
 
 
 def folder_for(spec: ModelSpec, models: Path) -> Path:
@@ -44,7 +44,7 @@ def locate(spec: ModelSpec, models: Path | None) -> Path | None:
     if spec.address:
         return None
     if spec.path is not None:
-        return spec.path if spec.path.exists() else None
+        return spec.path if os.path.exists(spec.path) else None
     if spec.file:
         return None if models is None else _gguf_in(folder_for(spec, models), spec.file)
     head = bool(spec.method)
@@ -214,8 +214,8 @@ def arrived(spec: ModelSpec, models: Path) -> int:
     """Return how many bytes of a model are here, complete or partial."""
     folder = folder_for(spec, models)
     if not spec.file:
-        return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
-    return sum(file.stat().st_size for file in _of_gguf(spec, folder) if file.is_file())
+        return size_on_disk(folder)
+    return sum(map(size_on_disk, _of_gguf(spec, folder)))
 
 
 def discard(spec: ModelSpec, models: Path) -> None:

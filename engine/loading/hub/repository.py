@@ -4,6 +4,7 @@ run, and compare the catalog with it.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -66,7 +67,7 @@ def named_in(text: str) -> tuple[str, str]:
 
 def names_repository(text: str) -> bool:
     """Return whether ``text`` means a repository: neither a path here nor the id of a model."""
-    if "/" not in text or expanded(text).exists():
+    if "/" not in text or os.path.exists(expanded(text)):
         return False
     try:
         named_in(text)

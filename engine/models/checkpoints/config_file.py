@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -95,7 +96,7 @@ def refusal(name: object, layers: str = _RECURRENT) -> str:
 
 def read_config(folder: Path) -> dict[str, Any]:
     """Return config.json. Raises ModelError that says what the folder holds instead."""
-    if not folder.is_dir():
+    if not os.path.isdir(folder):  # also one that cannot be looked up
         raise ModelError(f"There is no folder {folder}. Check the path, or download the model.")
     file = folder / "config.json"
     if not file.is_file():

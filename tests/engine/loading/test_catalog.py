@@ -203,6 +203,19 @@ def test_few_of_many_known_names_are_listed(shipped: Catalog) -> None:
     assert len(str(caught.value)) < 300
 
 
+@pytest.mark.parametrize(
+    "text", ["n" * 300, f"pip::{'n' * 300}", f"/{'n' * 300}", f"{'n' * 300}.gguf"]
+)
+def test_a_name_too_long_for_a_path_is_no_model(shipped: Catalog, text: str) -> None:
+    """The system's refusal to look it up was a traceback, as that of another user's folder."""
+    with pytest.raises(
+        (CatalogError, ModelError), match=r"There is no (pair or model|folder|file)"
+    ):
+        shipped.resolve(LoadRequest.parse(text))
+    with pytest.raises(ModelError, match="There is no"):
+        LoadRequest.parse(f"pip::/{'n' * 300}::pip")
+
+
 def test_an_unknown_pair_or_model_id(shipped: Catalog) -> None:
     with pytest.raises(CatalogError, match="no pair 'pipp'"):
         shipped.pair("pipp")

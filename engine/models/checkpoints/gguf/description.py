@@ -6,6 +6,7 @@ Reads headers, and of the tensors only the rotary factors. Split files are read 
 from __future__ import annotations
 
 import math
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -77,7 +78,8 @@ class GgufModel:
 
 def is_gguf(path: Path) -> bool:
     """Return whether ``path`` means a GGUF file: it is a file, or has the name of one."""
-    return path.is_file() or (path.suffix == SUFFIX and not path.is_dir())
+    # A path that cannot be looked up, such as a very long one, is none; pathlib would raise OSError.
+    return os.path.isfile(path) or (path.suffix == SUFFIX and not os.path.isdir(path))
 
 
 def siblings(file: Path) -> list[Path]:
@@ -177,7 +179,7 @@ def _describe(parts: tuple[GgufHeader, ...]) -> GgufModel:
 
 def _parts(file: Path) -> list[Path]:
     """Return all files of a model, given any of them. Raises ModelError if one is missing."""
-    if not file.is_file():
+    if not os.path.isfile(file):
         raise ModelError(f"There is no file {file}. Check the path, or download the model.")
     match = _PART.fullmatch(file.name)
     if match is None:

@@ -84,6 +84,13 @@ def test_what_is_found_says_what_it_is(models: Path, tmp_path: Path) -> None:
     assert (file.name, file.architecture, file.type) == ("llama", "LlamaForCausalLM", "F32")
 
 
+def test_places_that_cannot_be_looked_up_end_no_scan(models: Path, tmp_path: Path) -> None:
+    system = linux(tmp_path, HF_HOME="~nobody-at-all/cache", LLAMA_CACHE="~nobody-at-all")
+    found = list(scan(system, [tmp_path / ("n" * 300), models / "llama"]))
+    assert names(found) == {"llama": str(models / "llama")}
+    assert "File name too long" in reasons(found)["n" * 300]
+
+
 def test_lm_studios_folders_old_new_and_moved(models: Path, tmp_path: Path) -> None:
     home = tmp_path / "home"
     put(models / "llama.gguf", home / ".lmstudio/models/someone/Llama-GGUF/llama-q4.gguf")
