@@ -53,30 +53,30 @@ def loaded_of(
     via = instances_in(model.entry.get("via"))
     if INSTANCE in via:
         raise request_loop(server.address)
-    entry, foretoken = model.entry, server.kind is Kind.FORETOKEN
-    target = str(entry.get("target") or model.id) if foretoken else model.id
-    draft = entry.get("draft") if foretoken else None
-    heads = entry.get("heads") if foretoken else None
-    name = str(entry.get("name") or model.id) if foretoken else model.id
+    entry = (
+        model.entry if server.kind is Kind.FORETOKEN else {}
+    )  # others mean other things by these
+    draft = None if entry.get("draft") is None else str(entry["draft"])
+    heads = entry.get("heads")
     return Loaded(
         request=request,
-        name=f"{name} on {server.address.place}",
+        name=f"{entry.get('name') or model.id} on {server.address.place}",
         target=model.id,
-        draft=None if draft is None else str(draft),
+        draft=draft,
         target_id=spec.id,
         draft_id=None,
-        target_name=target,
-        draft_name=None if draft is None else str(draft),
+        target_name=str(entry.get("target") or model.id),
+        draft_name=draft,
         heads=tuple(map(str, heads)) if isinstance(heads, list) else (),
         context=model.context,
         vocabulary=model.vocabulary,
         parameters=model.parameters,
         quantization=model.quantization,
-        kv_cache_dtype=str(entry.get("kv_cache_dtype") or "") if foretoken else "",
-        device=str(entry.get("device") or "") if foretoken else "",
+        kv_cache_dtype=str(entry.get("kv_cache_dtype") or ""),
+        device=str(entry.get("device") or ""),
         capabilities=capabilities_of(server, model),
         notes=_notes(server, key),
-        compiled=bool(entry.get("compiled")) if foretoken else False,
+        compiled=bool(entry.get("compiled")),
         server=f"{server.name} at {server.address.root}",
         via=via,
     )

@@ -11,8 +11,7 @@ from urllib.request import getproxies, proxy_bypass
 import httpx2
 import openai
 
-from engine.errors import ForetokenError, what_failed
-from engine.events import Failed
+from engine.errors import MALFORMED, ForetokenError, what_failed
 from engine.machine.secrets import SERVER_KEY
 from engine.values.address import Address, retry_after_seconds
 
@@ -28,7 +27,6 @@ MAX_DELAY_S = 30.0
 
 RETRYABLE = frozenset({408, 409, 429, 502, 503, 504})
 """Statuses that a retry may cure."""
-_UNREADABLE = (AttributeError, TypeError, KeyError, ValueError, RecursionError)
 
 
 class ServerError(ForetokenError):
@@ -37,11 +35,6 @@ class ServerError(ForetokenError):
     def __init__(self, message: str, *, refused: bool = False, wait_s: float | None = None) -> None:
         super().__init__(message)
         self.refused, self.wait_s = refused, wait_s
-
-    @property
-    def event(self) -> Failed:
-        """The event that ends a reply with this error."""
-        return Failed(str(self), self.refused, self.wait_s)
 
 
 class Unbounded(ServerError, openai.OpenAIError):
@@ -91,7 +84,7 @@ def explain(error: Exception, address: Address, *, key: bool, begun: bool) -> Fo
             return _unreached(error, address, begun)
         case openai.APIError():
             return stream_error(address, _message(error))
-        case _ if isinstance(error, _UNREADABLE):
+        case _ if isinstance(error, (*MALFORMED, RecursionError)):
             return protocol_error(address, f"{type(error).__name__}: {error}", begun=begun)
         case _:
             return ServerError(f"{address.place} could not be reached: {what_failed(error)}.")

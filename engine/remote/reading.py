@@ -22,6 +22,12 @@ CALLS = HERMES
 _REASONS = {"length": FinishReason.LENGTH, "max_tokens": FinishReason.LENGTH}
 
 
+def object_in(parent: Json, name: str) -> Json:
+    """Return the object that ``parent`` has by this name; an empty one if it has none."""
+    found = parent.get(name)
+    return found if isinstance(found, dict) else {}
+
+
 class Reading:
     """A reply as far as it was read. What a server does not send stays None or empty."""
 
@@ -40,9 +46,7 @@ class Reading:
 
     def add(self, chunk: Json) -> str:
         """Return the text that ``chunk`` adds. Raise TypeError, KeyError, AttributeError for no chunk."""
-        nvext = chunk.get("nvext")  # Dynamo's
-        of_worker = nvext.get(ENGINE_DATA) if isinstance(nvext, dict) else None
-        merged = {**chunk, **of_worker} if isinstance(of_worker, dict) else chunk
+        merged = {**chunk, **object_in(object_in(chunk, "nvext"), ENGINE_DATA)}  # Dynamo's
         for name in ("timings", "metrics", "stats"):
             if isinstance(merged.get(name), dict):
                 self.extras[name] = merged[name]

@@ -78,7 +78,7 @@ class Reply:
             error, self._client.address, key=self._client.has_key, begun=begun
         )
         if isinstance(explained, errors.ServerError):
-            return explained.event
+            return Failed(str(explained), explained.refused, explained.wait_s)
         return Failed(str(explained))
 
     def _publish(self) -> None:
@@ -98,15 +98,11 @@ class Reply:
         if event is None or self.generation.cancelled:
             ids = None if self._ids is None else tuple(self._ids)
             event = Finished(FinishReason.CANCELLED, "", self._text, ids)
-        self._remember(event)
+        if isinstance(event, Emitted):
+            self._text += event.text
+            if event.tokens is None:
+                self._ids = None
+            elif self._ids is not None:
+                self._ids += [token.id for token in event.tokens]
         self.ending = isinstance(event, Finished | Failed)
         self.generation.publish(event)
-
-    def _remember(self, event: Event) -> None:
-        if not isinstance(event, Emitted):
-            return
-        self._text += event.text
-        if event.tokens is None:
-            self._ids = None
-        elif self._ids is not None:
-            self._ids += [token.id for token in event.tokens]

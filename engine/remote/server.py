@@ -26,6 +26,7 @@ from engine.files import parse_json
 from engine.remote.connection import QUERY_S, Client
 from engine.remote.errors import protocol_error
 from engine.remote.kinds import SGLANG_INFO, Kind
+from engine.remote.reading import object_in
 from engine.remote.statistics import whole
 from engine.values.address import Address
 
@@ -206,8 +207,7 @@ async def _of_props(client: Client, model: ServedModel) -> ServedModel:
     props = await client.find_json("/props")
     if not isinstance(props, dict):
         return model
-    settings = props.get("default_generation_settings")
-    context = whole(settings.get("n_ctx")) if isinstance(settings, dict) else None
+    context = whole(object_in(props, "default_generation_settings").get("n_ctx"))
     return replace(
         model,
         context=context or model.context,
@@ -216,8 +216,7 @@ async def _of_props(client: Client, model: ServedModel) -> ServedModel:
 
 
 def _model(kind: Kind, entry: Json) -> ServedModel:
-    meta = entry.get("meta")
-    meta = meta if isinstance(meta, dict) else {}
+    meta = object_in(entry, "meta")
     loaded: bool | None = entry["loaded"] if isinstance(entry.get("loaded"), bool) else None
     if kind is Kind.LM_STUDIO:
         loaded = entry.get("state") == "loaded"

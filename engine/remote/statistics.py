@@ -18,16 +18,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
 from engine.events import Counted
 from engine.remote.connection import Client
 from engine.remote.kinds import SGLANG_INFO, Kind
-from engine.remote.reading import Json, Reading
+from engine.remote.reading import Json, Reading, object_in
 
 
 def counted(reading: Reading) -> Counted:
@@ -36,14 +35,14 @@ def counted(reading: Reading) -> Counted:
     found: dict[str, Any] = {
         "prompt_tokens": whole(usage.get("prompt_tokens")),
         "completion_tokens": whole(usage.get("completion_tokens")),
-        "reused_tokens": whole(_part(usage, "prompt_tokens_details").get("cached_tokens")),
+        "reused_tokens": whole(object_in(usage, "prompt_tokens_details").get("cached_tokens")),
         "acceptance_length": number(reading.decoded_per_iteration),
     }
     if "timings" in reading.extras:
         found |= _of_timings(reading.extras["timings"])
     if "stats" in reading.extras:
         found |= _of_stats(reading.extras["stats"], usage)
-    drafts = _part(reading.extras.get("metrics") or {}, "speculative_decoding")
+    drafts = object_in(reading.extras.get("metrics") or {}, "speculative_decoding")
     if drafts:
         found |= _of_vllm(drafts)
     return Counted(**found)
@@ -99,11 +98,6 @@ def _accepted_at(histogram: object) -> tuple[int, ...]:
     return tuple(sum(exactly[count:]) for count in range(1, len(exactly)))
 
 
-def _part(parent: Json, name: str) -> Json:
-    part = parent.get(name)
-    return part if isinstance(part, dict) else {}
-
-
 _DEEPEST, _MOST = 1024, 2**53
 """Tokens drafted in a round, and of any number: a server may send more, infinity, and what is none."""
 
@@ -130,22 +124,18 @@ _ATTEMPTS, _DELAY_S = 10, 0.05
 """Attempts to read vLLM's counters after a reply, and the delay between them: they may be a step late."""
 
 
-class ServerMetrics(Protocol):
-    """Draft counts of one reply, from what the metrics grew by."""
+class ServerMetrics:
+    """Draft counts of one reply, from what the metrics grew by. This class is for a server without
+    metrics, or with all counts in the reply."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
 
     async def before(self) -> None:
         """Read the metrics before the request is sent."""
 
     async def after(self, usage: Counted) -> Counted:
         """Return ``usage`` with what the metrics add, after the reply has ended."""
-
-
-class NoMetrics:
-    """For a server without metrics, or with all counts in the reply."""
-
-    async def before(self) -> None: ...
-
-    async def after(self, usage: Counted) -> Counted:
         return usage
 
 
@@ -159,7 +149,7 @@ def metrics_of(client: Client, kind: Kind, model: str) -> ServerMetrics:
         case Kind.TENSORRT_LLM:
             return TensorrtMetrics(client)
         case _:
-            return NoMetrics()
+            return ServerMetrics(client)
 
 
 _DRAFTS, _DRAFTED = "vllm:spec_decode_num_drafts", "vllm:spec_decode_num_draft_tokens"
@@ -167,15 +157,13 @@ _ACCEPTED = "vllm:spec_decode_num_accepted_tokens"
 _AT, _GENERATED = f"{_ACCEPTED}_per_pos", "vllm:generation_tokens"
 _READ = ("vllm:spec_decode_num_", _GENERATED)
 
-Counts = Mapping[str, float]
 
-
-class VllmMetrics:
+class VllmMetrics(ServerMetrics):
     """Prometheus counters, summed over the engines behind one address."""
 
     def __init__(self, client: Client, model: str) -> None:
-        self._client, self._model = client, model
-        self._before: Counts = {}
+        super().__init__(client)
+        self._model, self._before = model, Counter[str]()
 
     async def before(self) -> None:
         self._before = await self._read()
@@ -188,7 +176,7 @@ class VllmMetrics:
             if attempt:
                 await asyncio.sleep(_DELAY_S)
             now = await self._read()
-            grown = {name: int(now[name] - self._before.get(name, 0)) for name in now}
+            grown = {name: int(now[name] - self._before[name]) for name in now}
             if grown.get(_GENERATED, 0) >= own:
                 break
         positions = sorted(
@@ -206,36 +194,26 @@ class VllmMetrics:
             shared=grown.get(_GENERATED, 0) != own,
         )
 
-    async def _read(self) -> Counts:
+    async def _read(self) -> Counter[str]:
+        """Return the model's counters; those by position as ``NAME#POSITION``."""
         answer = await self._client.find("/metrics")
-        if answer is None:
-            return {}
-        lines = (line for line in answer.text.splitlines() if line.startswith(_READ))
-        return vllm_counts("\n".join(lines), self._model)
+        lines = [] if answer is None else answer.text.splitlines()
+        page = "".join(f"{line}\n" for line in lines if line.startswith(_READ))
+        counts: Counter[str] = Counter()
+        for family in text_string_to_metric_families(page):
+            for sample in family.samples:
+                if sample.labels.get("model_name", self._model) != self._model:
+                    continue
+                name = sample.name.removesuffix("_total")
+                if name == _AT:
+                    name = f"{_AT}#{sample.labels.get('position', 0)}"
+                if not name.endswith("_created"):
+                    counts[name] += int(sample.value)
+        return counts
 
 
-def vllm_counts(page: str, model: str) -> Counts:
-    """Return one model's counters in lines of ``/metrics``; those by position as ``NAME#POSITION``."""
-    counts: Counter[str] = Counter()
-    for family in text_string_to_metric_families(page + "\n"):
-        for sample in family.samples:
-            if sample.labels.get("model_name", model) != model:
-                continue
-            name = sample.name.removesuffix("_total")
-            if name == _AT:
-                name = f"{_AT}#{sample.labels.get('position', 0)}"
-            if not name.endswith("_created"):
-                counts[name] += int(sample.value)
-    return counts
-
-
-class SglangMetrics:
+class SglangMetrics(ServerMetrics):
     """A mean over all requests since the start, marked as ``shared``."""
-
-    def __init__(self, client: Client) -> None:
-        self._client = client
-
-    async def before(self) -> None: ...
 
     async def after(self, usage: Counted) -> Counted:
         told = await self._client.find_json(*SGLANG_INFO)
@@ -248,11 +226,8 @@ class SglangMetrics:
         return replace(usage, acceptance_length=sum(means) / len(means), shared=True)
 
 
-class TensorrtMetrics:
+class TensorrtMetrics(ServerMetrics):
     """The iterations since the last read; ``before`` discards older ones."""
-
-    def __init__(self, client: Client) -> None:
-        self._client = client
 
     async def before(self) -> None:
         await self._client.find("/metrics")
