@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import openai
 
@@ -26,13 +26,8 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 Json = Mapping[str, Any]
-
-
-class Dialect(Protocol):
-    """One model of one server, by one protocol."""
-
-    def events(self, request: Request) -> AsyncGenerator[Event, None]:
-        """Yield events from Started to Finished. Raise as openai and httpx2 do, and ForetokenError."""
+Events = Callable[[Request], AsyncGenerator[Event, None]]
+"""Yields events from Started to Finished. Raises as openai and httpx2 do, and ForetokenError."""
 
 
 class Completions:

@@ -33,7 +33,7 @@ from engine.machine.secrets import server_key
 from engine.remote.body import check
 from engine.remote.capabilities import loaded_of
 from engine.remote.connection import Client
-from engine.remote.dialects import Completions, Dialect, ForetokenEvents, with_retries
+from engine.remote.dialects import Completions, Events, ForetokenEvents, with_retries
 from engine.remote.errors import explain
 from engine.remote.kinds import Kind
 from engine.remote.ollama import OllamaChat
@@ -58,7 +58,7 @@ class _Connected:
     server: Server
     loaded: Loaded
     client: Client
-    dialect: Dialect
+    events: Events
 
 
 class RemoteEngine:
@@ -112,8 +112,8 @@ class RemoteEngine:
             except BaseException:
                 self._loop.start(client.close(), to_its_end=True)
                 raise
-            dialect = _dialect(client, server.kind, model.id)
-            self._replace(_Connected(server, loaded, client, dialect), watcher)
+            events = _events(client, server.kind, model.id)
+            self._replace(_Connected(server, loaded, client, events), watcher)
             return loaded
         finally:
             with self._changed:
@@ -139,9 +139,7 @@ class RemoteEngine:
             check_supported(request, loaded.capabilities)
             check_drafting(request.speculation, loaded.capabilities)
             check(request, connected.server.kind, loaded.context)
-            reply = Reply(
-                request, connected.dialect.events, self._loop, connected.client, self._ended
-            )
+            reply = Reply(request, connected.events, self._loop, connected.client, self._ended)
             self._replies.add(reply)
         return reply.start()
 
@@ -302,14 +300,14 @@ async def _asking(address: Address, key: str | None) -> AsyncIterator[Client]:
         raise
 
 
-def _dialect(client: Client, kind: Kind, model: str) -> Dialect:
+def _events(client: Client, kind: Kind, model: str) -> Events:
     match kind:
         case Kind.FORETOKEN:
-            return ForetokenEvents(client, model)
+            return ForetokenEvents(client, model).events
         case Kind.OLLAMA:
-            return OllamaChat(client, model)
+            return OllamaChat(client, model).events
         case _:
-            return Completions(client, kind, model)
+            return Completions(client, kind, model).events
 
 
 def _logged(closing: Future[None]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import queue
 import threading
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import aclosing
 
@@ -15,6 +15,7 @@ from engine.events import Emitted, Event, Failed, Finished, FinishReason
 from engine.machine.event_loop import Loop
 from engine.remote import errors
 from engine.remote.connection import Client
+from engine.remote.dialects import Events
 from engine.request import Request
 
 log = logging.getLogger(__name__)
@@ -26,7 +27,7 @@ class Reply:
     def __init__(
         self,
         request: Request,
-        events: Callable[[Request], AsyncGenerator[Event, None]],
+        events: Events,
         loop: Loop,
         client: Client,
         on_end: Callable[[Reply], None],
