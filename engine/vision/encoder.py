@@ -23,7 +23,7 @@ from engine.values.messages import Image
 from engine.values.prompt import OpaquePart, Prompt, TokenPart
 from engine.vision.pictures import decode
 from engine.vision.plan import VisionPlan
-from engine.vision.towers import Cancelled, Pixels, tower
+from engine.vision.towers import Cancelled, Pixels, Tower
 
 _KEPT_PIXELS, _KEPT_ROWS = 16, 16
 """Images whose pixels, and whose embeddings, are kept: 3 MB and up to 20 MB each."""
@@ -59,7 +59,7 @@ class ImageEncoder:
     ) -> None:
         """``token`` is the placeholder; ``count``: threads, None for the default."""
         self.token = token
-        self._tower, self._count = tower(plan, device), count
+        self._tower, self._count = Tower(plan, device), count
         self._pixels: _Recent[Pixels] = _Recent(_KEPT_PIXELS)
         self._rows: _Recent[Tensor] = _Recent(_KEPT_ROWS)
         self._thread = futures.ThreadPoolExecutor(1, "images")

@@ -30,18 +30,6 @@ PREFIX = "mmproj-"
 
 
 @dataclass(frozen=True, slots=True)
-class MmprojFile:
-    """See ``VisionPlan``."""
-
-    kind: str
-    config: Mapping[str, Any]
-    hidden: int
-    prepare: Mapping[str, Any]
-    parameters: int
-    wide: bool
-
-
-@dataclass(frozen=True, slots=True)
 class _Reader:
     """How files of one projector are read: to a kind of tower, its configuration, and transformers' name
     of each tensor, with a number that of a frame's part."""
@@ -74,13 +62,9 @@ def _named_after(file: Path, own: str) -> bool:
     return bool(name) and (own.startswith(name) or name.startswith(own))
 
 
-def describe(file: Path) -> MmprojFile:
-    """Describe a file by its header. Raises ModelError for a projector that is not computed here."""
-    return _described(read_gguf_header(file))
-
-
 @lru_cache(maxsize=8)
-def _described(header: GgufHeader) -> MmprojFile:
+def _described(header: GgufHeader) -> VisionPlan:
+    """Return the tower in a file. Raises ModelError for a projector that is not computed here."""
     values, file = header.metadata, header.file
     if values.get("general.architecture") != "clip":
         raise ModelError(f"{file.name} is not an mmproj file of llama.cpp.")
@@ -90,13 +74,15 @@ def _described(header: GgufHeader) -> MmprojFile:
         for name, one in header.tensors.items()
     )
     count = sum(math.prod(one.shape) for one in header.tensors.values())
-    prepare = {
+    given = {
         name: tuple(map(float, values[f"clip.vision.{name}"]))
         for name in ("image_mean", "image_std")
         if f"clip.vision.{name}" in values
     }
+    prepare = {**KINDS[reader.kind].prepare, **given}
     hidden = int(values["clip.vision.projection_dim"])
-    return MmprojFile(reader.kind, reader.config(header), hidden, prepare, count, wide)
+    config = reader.config(header)
+    return VisionPlan(reader.kind, config, hidden, prepare, file, "", count, wide)
 
 
 def _reader(header: GgufHeader) -> _Reader:
@@ -312,7 +298,7 @@ def _beside(checkpoint: Checkpoint, name: str) -> VisionPlan | str:
             f"{name} cannot see images. If it was made for images, put its {PREFIX}*.gguf "
             "file beside it and load it again."
         )
-    found = describe(file)
+    found = _described(read_gguf_header(file))
     model = str(checkpoint.config.get("model_type"))
     if found.kind != _MODELS.get(model.removesuffix("_text")):
         return f"{name} cannot see images with {file.name}: that belongs to another kind of model."
@@ -321,7 +307,4 @@ def _beside(checkpoint: Checkpoint, name: str) -> VisionPlan | str:
             f"{name} cannot see images with {file.name}: that makes rows {found.hidden:,} wide, and the "
             f"model's are {checkpoint.hidden:,}. Use the file that was published with the model."
         )
-    prepare = {**KINDS[found.kind].prepare, **found.prepare}
-    return VisionPlan(
-        found.kind, found.config, found.hidden, prepare, file, "", found.parameters, found.wide
-    )
+    return found

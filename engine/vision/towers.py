@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -34,25 +33,31 @@ class Pixels:
     grid: tuple[int, int]
 
 
-class Tower(ABC):
-    """The tower of one model. Its weights are loaded with the first image."""
+class Tower:
+    """The tower of one model, which is Qwen3.5's: patches, of which four neighbours become a token. Its
+    weights are loaded with the first image."""
 
     def __init__(self, plan: VisionPlan, device: torch.device) -> None:
         self.plan, self.device = plan, device
         self.dtype = dtype_of(plan, device)
         self._module: Any = None
+        config = plan.config
+        self._patch = int(config.get("patch_size", 16))
+        self._merge = int(config.get("spatial_merge_size", 2))
+        self._frames = int(config.get("temporal_patch_size", 2))
 
-    @abstractmethod
     def scaled(self, picture: Picture) -> Pixels:
         """Return a picture at the size that the tower takes."""
+        from PIL.Image import Resampling
+        from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import smart_resize
 
-    @abstractmethod
-    def build(self) -> tuple[Any, Any]:
-        """Return transformers' configuration and class of the tower."""
-
-    @abstractmethod
-    def compute(self, module: Any, pixels: Pixels) -> Tensor:
-        """Return the embeddings of an image: (tokens, hidden)."""
+        cell, prepare = self._patch * self._merge, self.plan.prepare
+        most = min(prepare["most"], MOST_TOKENS * cell**2)
+        height, width = smart_resize(
+            picture.height, picture.width, cell, min(prepare["least"], most), most
+        )
+        resized = picture.resize((width, height), Resampling.BICUBIC)
+        return Pixels(np.asarray(resized), (height // cell, width // cell))
 
     @torch.inference_mode()
     def embeddings(self, pixels: Pixels, cancelled: Callable[[], bool]) -> Tensor:
@@ -66,7 +71,7 @@ class Tower(ABC):
             if cancelled():
                 raise Cancelled
 
-        hooks = [each.register_forward_pre_hook(check) for each in self.layers(module)]
+        hooks = [each.register_forward_pre_hook(check) for each in module.blocks]
         try:
             result = self.compute(module, pixels)
         finally:
@@ -75,18 +80,34 @@ class Tower(ABC):
         assert result.shape == (math.prod(pixels.grid), self.plan.hidden)
         return result.float().cpu().contiguous()
 
-    @abstractmethod
-    def layers(self, module: Any) -> Any:
-        """Return the layers of the tower."""
+    def compute(self, module: Any, pixels: Pixels) -> Tensor:
+        """Return the embeddings of an image: (tokens, hidden)."""
+        rows, columns = pixels.grid
+        grid = torch.tensor([[1, rows * self._merge, columns * self._merge]], device=self.device)
+        patches = self._patches(pixels).to(self.device, self.dtype)
+        embeddings: Tensor = module(patches, grid_thw=grid).pooler_output
+        return embeddings
+
+    def _patches(self, pixels: Pixels) -> Tensor:
+        """Return the patches, those of a token one after the other: (patches, numbers of a patch)."""
+        rows, columns = pixels.grid
+        size, merge = self._patch, self._merge
+        image = _normalised(pixels.pixels, self.plan.prepare)
+        parts = image.view(3, rows, merge, size, columns, merge, size)
+        parts = parts.permute(1, 4, 2, 5, 0, 3, 6)  # rows, columns, merge, merge, 3, size, size
+        frames = parts[:, :, :, :, :, None].expand(-1, -1, -1, -1, -1, self._frames, -1, -1)
+        return frames.reshape(rows * columns * merge**2, -1)
 
     def _loaded(self) -> Any:
         if self._module is None:
+            from transformers.models.qwen3_5.configuration_qwen3_5 import Qwen3_5VisionConfig
+            from transformers.models.qwen3_5.modeling_qwen3_5 import Qwen3_5VisionModel
             from transformers.utils.logging import disable_progress_bar
 
             disable_progress_bar()  # a bar of its own in the terminal
-            config, kind = self.build()
+            config = Qwen3_5VisionConfig(**_known(self.plan.config))
             with torch.random.fork_rng(devices=[]):
-                module, found = kind.from_pretrained(
+                module, found = Qwen3_5VisionModel.from_pretrained(
                     None,
                     config=config,
                     state_dict=self._weights(),
@@ -116,55 +137,6 @@ class Tower(ABC):
         return tensors
 
 
-class Qwen3Tower(Tower):
-    """Qwen3-VL's and Qwen3.5's: patches, of which four neighbours become a token."""
-
-    def __init__(self, plan: VisionPlan, device: torch.device) -> None:
-        super().__init__(plan, device)
-        config = plan.config
-        self._patch = int(config.get("patch_size", 16))
-        self._merge = int(config.get("spatial_merge_size", 2))
-        self._frames = int(config.get("temporal_patch_size", 2))
-
-    def scaled(self, picture: Picture) -> Pixels:
-        from PIL.Image import Resampling
-        from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import smart_resize
-
-        cell, prepare = self._patch * self._merge, self.plan.prepare
-        most = min(prepare["most"], MOST_TOKENS * cell**2)
-        height, width = smart_resize(
-            picture.height, picture.width, cell, min(prepare["least"], most), most
-        )
-        resized = picture.resize((width, height), Resampling.BICUBIC)
-        return Pixels(np.asarray(resized), (height // cell, width // cell))
-
-    def build(self) -> tuple[Any, Any]:
-        from transformers.models.qwen3_5.configuration_qwen3_5 import Qwen3_5VisionConfig
-        from transformers.models.qwen3_5.modeling_qwen3_5 import Qwen3_5VisionModel
-
-        return Qwen3_5VisionConfig(**_known(self.plan.config)), Qwen3_5VisionModel
-
-    def compute(self, module: Any, pixels: Pixels) -> Tensor:
-        rows, columns = pixels.grid
-        grid = torch.tensor([[1, rows * self._merge, columns * self._merge]], device=self.device)
-        patches = self._patches(pixels).to(self.device, self.dtype)
-        embeddings: Tensor = module(patches, grid_thw=grid).pooler_output
-        return embeddings
-
-    def layers(self, module: Any) -> Any:
-        return module.blocks
-
-    def _patches(self, pixels: Pixels) -> Tensor:
-        """Return the patches, those of a token one after the other: (patches, numbers of a patch)."""
-        rows, columns = pixels.grid
-        size, merge = self._patch, self._merge
-        image = _normalised(pixels.pixels, self.plan.prepare)
-        parts = image.view(3, rows, merge, size, columns, merge, size)
-        parts = parts.permute(1, 4, 2, 5, 0, 3, 6)  # rows, columns, merge, merge, 3, size, size
-        frames = parts[:, :, :, :, :, None].expand(-1, -1, -1, -1, -1, self._frames, -1, -1)
-        return frames.reshape(rows * columns * merge**2, -1)
-
-
 def _normalised(pixels: np.ndarray[Any, Any], prepare: Mapping[str, Any]) -> Tensor:
     """Return float32 (3, height, width) for uint8 (height, width, 3)."""
     image = torch.from_numpy(pixels.copy()).permute(2, 0, 1).float() / 255
@@ -182,12 +154,3 @@ def dtype_of(plan: VisionPlan, device: torch.device) -> torch.dtype:
     """Return what the tower computes in: 16 bits if the file has them and the device multiplies them."""
     quick = device.type == "cuda" or torch.cpu._is_avx512_bf16_supported()
     return torch.bfloat16 if quick and not plan.wide else torch.float32
-
-
-TOWERS: Mapping[str, type[Tower]] = {"qwen3_5": Qwen3Tower}
-"""By the kinds of ``plan``."""
-
-
-def tower(plan: VisionPlan, device: torch.device) -> Tower:
-    """Return the tower of a plan; nothing is loaded yet."""
-    return TOWERS[plan.kind](plan, device)

@@ -27,8 +27,7 @@ from engine.values.messages import Image, Message
 from engine.values.prompt import OpaquePart, Prompt
 from engine.vision.pictures import decode
 from engine.vision.plan import VisionPlan, vision_of
-from engine.vision.towers import Pixels, Qwen3Tower
-from engine.vision.towers import tower as make_tower
+from engine.vision.towers import Pixels, Tower
 from tests.support.checkpoints import write_random, write_tokenizer
 from tests.support.gguf_files import write_gguf
 from tests.support.gguf_towers import write_mmproj
@@ -184,7 +183,7 @@ def test_a_follow_up_computes_no_image_again(
 ) -> None:
     first = told("Look: ", picture(seed=5), "what is it?" * 4)
     _, said = answered(engine, asked(first))
-    monkeypatch.setattr(Qwen3Tower, "embeddings", None)
+    monkeypatch.setattr(Tower, "embeddings", None)
     follow_up = asked(first, Message("assistant", said.text), told("Really?"))
     events, _ = answered(engine, follow_up)
     assert reused(events) > len(prompt_of(engine, asked(first)).tokens) - 8
@@ -209,7 +208,7 @@ def test_a_request_is_cancelled_while_its_image_is_computed(
     engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked_for: SimpleQueue[Generation] = SimpleQueue()
-    compute = Qwen3Tower.compute
+    compute = Tower.compute
 
     def cancelling(tower: Any, module: Any, pixels: Any) -> Tensor:
         asked_for.get(timeout=60).cancel()
@@ -217,7 +216,7 @@ def test_a_request_is_cancelled_while_its_image_is_computed(
 
     request = asked(told(picture(seed=11), "what?"))
     _, expected = answered(engine, asked(told(picture(seed=12), "what?")))
-    monkeypatch.setattr(Qwen3Tower, "compute", cancelling)
+    monkeypatch.setattr(Tower, "compute", cancelling)
     generation = engine.generate(request)
     asked_for.put(generation)
     last = list(generation)[-1]
@@ -262,7 +261,7 @@ def test_a_gguf_file_sees_by_the_mmproj_file_beside_it(tmp_path: Path, kind: str
     tower = write_mmproj(folder, files / f"mmproj-Tiny-{kind}.gguf", kind)
     plans = [vision_of(inspect(path)) for path in (folder, model)]
     assert all(isinstance(plan, VisionPlan) for plan in plans)
-    towers = [make_tower(plan, torch.device("cpu")) for plan in plans]  # type: ignore[arg-type]
+    towers = [Tower(plan, torch.device("cpu")) for plan in plans]  # type: ignore[arg-type]
     pixels = towers[0].scaled(decode(picture(400, 260)))
     assert np.array_equal(pixels.pixels, towers[1].scaled(decode(picture(400, 260))).pixels)
     one, other = (each.embeddings(pixels, lambda: False) for each in towers)
