@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
-from engine.tool_calls.schemas import children, parts_of
+from engine.tool_calls.schemas import children, parts_of, pointed_to
 from engine.values.grammar import Grammar, GrammarKind
 
 LEVELS = 512
@@ -36,8 +36,8 @@ _TEXTS = re.compile(r'"(?:[^"\\\n]|\\.)*"|/(?:[^/\\\n]|\\.)+/|(?:#|//).*|(["/].*
 _CLASSES = re.compile(r'"(?:[^"\\\n]|\\.)*"|\[(?:[^\]\\\n]|\\.)*\]|#.*|(["\[].*)')
 _NAME = re.compile(r"[A-Za-z_][\w-]*")
 
-Links = tuple[int, Sequence[tuple[Hashable, int]]]
-"""A node's own depth, and the nodes that it refers to with the depth at which it does."""
+Links = tuple[int, Sequence[Hashable]]
+"""A node's own depth, and the nodes that it refers to, each one level deeper."""
 
 
 def exceeded(grammar: Grammar) -> str | None:
@@ -78,8 +78,8 @@ def levels_of_schema(schema: Any) -> int:
         is_schema = isinstance(value, dict) and not is_map
         pointer = value.get("$ref") if is_schema else None
         if isinstance(pointer, str) and pointer.startswith("#"):
-            found.append(node(_at(schema, pointer), False))
-        return int(is_schema), [(each, 1) for each in found]
+            found.append(node(pointed_to(schema, pointer), False))
+        return int(is_schema), found
 
     return longest(node(schema, False), links)
 
@@ -92,8 +92,7 @@ def levels_of_rules(text: str, gbnf: bool = False) -> int:
     bodies = {rule[1]: plain[rule.end() : end] for rule, end in zip(starts, ends, strict=True)}
 
     def links(name: Hashable) -> Links:
-        named = {each for each in _NAME.findall(bodies[str(name)]) if each in bodies}
-        return 1, [(each, 1) for each in sorted(named)]
+        return 1, sorted({each for each in _NAME.findall(bodies[str(name)]) if each in bodies})
 
     return max((longest(name, links) for name in ("start", "root") if name in bodies), default=0)
 
@@ -126,10 +125,10 @@ def longest(start: Hashable, links: Callable[[Hashable], Links]) -> int:
             stack.pop()
         elif node not in known:
             known[node] = links(node)
-            stack.extend(other for other, _ in known[node][1] if other not in known)
+            stack.extend(other for other in known[node][1] if other not in known)
         else:
             own, others = known[node]
-            found[node] = max([own, *(depth + found.get(other, 0) for other, depth in others)])
+            found[node] = max([own, *(1 + found.get(other, 0) for other in others)])
             stack.pop()
     return found[start]
 
@@ -138,7 +137,8 @@ def _schema_exceeds(schema: Any, strict: bool) -> str | None:
     if (levels := levels_of_schema(schema)) > LEVELS:
         return f"its schema is {levels} levels deep with references resolved (at most {LEVELS})"
     for part in parts_of(schema, everywhere=True):
-        patterns = [part.get("pattern"), *_names(part.get("patternProperties"))]
+        named = part.get("patternProperties")
+        patterns = [part.get("pattern"), *(named if isinstance(named, dict) else ())]
         for pattern in patterns:
             if isinstance(pattern, str) and (why := _pattern_exceeds(pattern)):
                 return why
@@ -175,18 +175,3 @@ def _counts_open_names(part: dict[str, Any]) -> bool:
     fixed = len(required) if isinstance(required, list) else 0
     is_open = part.get("additionalProperties") is not False or "patternProperties" in part
     return is_open and isinstance(least, int | float) and least - fixed >= 2
-
-
-def _names(value: Any) -> list[str]:
-    return list(value) if isinstance(value, dict) else []
-
-
-def _at(schema: Any, pointer: str) -> Any:
-    """Return the part that ``pointer`` names, or None where there is none."""
-    for part in pointer.removeprefix("#").split("/")[1:]:
-        name = part.replace("~1", "/").replace("~0", "~")
-        try:
-            schema = schema[int(name)] if isinstance(schema, list) else schema[name]
-        except (LookupError, TypeError, ValueError):
-            return None
-    return schema

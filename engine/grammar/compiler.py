@@ -155,10 +155,6 @@ class GrammarCompiler:
         self._tried: OrderedDict[bytes, int | str] = OrderedDict()  # bytes taken, or why not
         self._trials = WorkerPool("engine.grammar.compiler:run", LIMITS, first=self._first)
 
-    def start(self, grammar: Grammar) -> Matcher:
-        """Return a matcher at the start of a text. Raises as ``compiled``."""
-        return self.compiled(grammar).start()
-
     def compiled(self, grammar: Grammar) -> CompiledGrammar:
         """Return ``grammar`` ready to use. Raises InvalidRequest where it cannot be compiled or followed.
 
@@ -180,8 +176,10 @@ class GrammarCompiler:
         with self._lock:
             self._compiled[key] = found
             self._compiled.move_to_end(key)
-            while len(self._compiled) > 1 and self._bytes > _ROOM:
-                self._compiled.popitem(last=False)
+            room = _ROOM - sum(each.bytes for each in self._compiled.values())
+            while len(self._compiled) > 1 and room < 0:
+                _, oldest = self._compiled.popitem(last=False)
+                room += oldest.bytes
         return found
 
     def check(self, grammar: Grammar) -> None:
@@ -195,10 +193,6 @@ class GrammarCompiler:
     def close(self) -> None:
         """End the worker process."""
         self._trials.close()
-
-    @property
-    def _bytes(self) -> int:
-        return sum(each.bytes for each in self._compiled.values())
 
     def _try(self, grammar: Grammar, key: bytes, steps: int) -> int:
         """Return the bytes that ``grammar`` took in its trial. Raises InvalidRequest if it failed."""

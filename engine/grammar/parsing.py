@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Callable, Collection
 from typing import Any, TypeVar
@@ -81,11 +80,9 @@ def _source(grammar: Grammar) -> str:
 
     options: Any = json_options(grammar.strict)
     match grammar.kind:
-        case GrammarKind.JSON_SCHEMA:
-            found: str = LLMatcher.grammar_from_json_schema(grammar.text, defaults=options)
-        case GrammarKind.JSON_OBJECT:
-            schema = json.dumps({"type": "object"})
-            found = LLMatcher.grammar_from_json_schema(schema, defaults=options)
+        case GrammarKind.JSON_SCHEMA | GrammarKind.JSON_OBJECT:
+            schema = grammar.text or '{"type": "object"}'
+            found: str = LLMatcher.grammar_from_json_schema(schema, defaults=options)
         case GrammarKind.REGEX:
             found = LLMatcher.grammar_from_regex(grammar.text)
         case GrammarKind.LARK:

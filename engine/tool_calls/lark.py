@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from engine.errors import InvalidRequest
 from engine.tool_calls.forms import JSON, rules_of
@@ -43,19 +44,13 @@ def grammar_of_calls(
     missing = f"names {choice.name!r}, which is not among the tools: "
     require(bool(offered), "tool_choice", missing + ", ".join(tool.name for tool in tools) + ".")
     several = choice.parallel and choice.name is None
-
-    def lark(text: str) -> str:
-        return _quoted(text, special)
-
-    def arguments(at: int, tool: Tool) -> list[str]:
-        return rules_of(style.form, f"arguments_{at}", tool.arguments, lark, tool.strict)
-
+    lark = partial(_quoted, special=special)
     rules = ["body: " + " | ".join(f"tool_{at}" for at in range(len(offered)))]
     for at, tool in enumerate(offered):
         rules.append(
             f"tool_{at}: {lark(tool.name + style.middle)} arguments_{at} {lark(style.tail)}"
         )
-        rules += arguments(at, tool)
+        rules += rules_of(style.form, f"arguments_{at}", tool.arguments, lark, tool.strict)
     if style is HARMONY:
         start, more = _in_channels(offered, choice, lark, content)
         return _grammar([start, *more, *rules])
@@ -125,10 +120,7 @@ def _in_channels(
 
 def content_in_channels(content: Grammar, special: Mapping[str, int]) -> Grammar:
     """Return the grammar of a reply in harmony's channels whose answer must match ``content``."""
-
-    def lark(text: str) -> str:
-        return _quoted(text, special)
-
+    lark = partial(_quoted, special=special)
     analysis, final = (lark(f"<|channel|>{name}<|message|>") for name in ("analysis", "final"))
     start = (
         f"start: ({analysis} TEXT {lark('<|end|><|start|>assistant')})* {final} {_content(content)}"

@@ -44,6 +44,17 @@ def parts_of(schema: Any, everywhere: bool = False) -> Iterator[dict[str, Any]]:
         left.extend(children(value, is_map, everywhere))
 
 
+def pointed_to(schema: Any, pointer: str) -> Any:
+    """Return the part of ``schema`` that a JSON pointer behind ``#`` names; None where there is none."""
+    for part in pointer.removeprefix("#").split("/")[1:]:
+        name = part.replace("~1", "/").replace("~0", "~")
+        try:
+            schema = schema[int(name)] if isinstance(schema, list) else schema[name]
+        except (LookupError, TypeError, ValueError):
+            return None
+    return schema
+
+
 def close(schema: Any) -> None:
     """Forbid names that objects of ``schema`` do not list, in place, as llama.cpp reads a schema: without
     ``additionalProperties``. A schema whose parts apply to one object together is left as it is: a part

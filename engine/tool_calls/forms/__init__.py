@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from engine.tool_calls.forms import literals, parameters
-from engine.tool_calls.forms.json_form import JsonArguments, json_rules
+from engine.tool_calls.forms.json_form import JsonArguments, json_rule
 
 Schema = Mapping[str, Any]
 Quoted = Callable[[str], str]
@@ -52,4 +52,4 @@ def rules_of(form: str, name: str, schema: Schema, quoted: Quoted, strict: bool)
         return parameters.rules(_TAGS[form], name, schema, quoted, strict)
     if form in _LITERALS:
         return literals.Rules(_LITERALS[form], name, schema, quoted, strict).made
-    return json_rules(name, schema, strict)
+    return [f"{name}: {json_rule(schema, strict)}"]

@@ -52,8 +52,3 @@ def json_options(strict: bool) -> dict[str, Any]:
 def json_rule(schema: Mapping[str, Any], strict: bool) -> str:
     """Return what matches JSON by ``schema`` in Lark."""
     return "%json " + json.dumps({"x-guidance": json_options(strict), **schema})
-
-
-def json_rules(name: str, schema: Mapping[str, Any], strict: bool) -> list[str]:
-    """Return the rule ``name`` of JSON by ``schema``."""
-    return [f"{name}: {json_rule(schema, strict)}"]

@@ -177,7 +177,7 @@ class Rules:
         self._quoted, self._strict = quoted, strict
         self.made = [""]
         self._any = False
-        whole = self._members(schema, style.is_, 0)
+        whole = self._members(schema, 0)
         self.made[0] = f"{name}: {quoted(style.opening)} {whole} {quoted(style.end)}"
         if self._any:
             self.made += self._anything()
@@ -188,14 +188,12 @@ class Rules:
         self.made.append(f"{name}: {body}")
         return name
 
-    def _members(self, schema: Mapping[str, Any], is_: str, deep: int) -> str:
+    def _members(self, schema: Mapping[str, Any], deep: int) -> str:
         """Return the rule of an object's pairs, in the order of the schema; Gemma's are sorted."""
         properties = schema.get("properties")
         if not isinstance(properties, Mapping) or not properties:
             self._any = True
-            return (
-                f"{self._name}_pairs?" if deep or self._style is GEMMA else f"{self._name}_named?"
-            )
+            return f"{self._name}_pairs?" if self._style is GEMMA else f"{self._name}_named?"
         required = schema.get("required")
         needed = required if isinstance(required, list) else []
         names = sorted(properties, key=str.lower) if self._style is GEMMA else [*properties]
@@ -203,8 +201,7 @@ class Rules:
         behind = first = '""'  # what may follow, with a pair before it and with none
         for name in reversed(names):
             value = self._value(properties[name], deep + 1)
-            key = json.dumps(name, ensure_ascii=False) if is_ == ": " else name
-            pair = f"{self._quoted(key + is_)} {value}"
+            pair = f"{self._quoted(name + self._style.is_)} {value}"
             alone = f"{pair} {behind}"
             first = self._rule(alone if name in needed else f"{alone} | {first}")
             more = f"{comma} {pair} {behind}"
@@ -243,12 +240,12 @@ class Rules:
             case "array" | "object" if self._style is PYTHON:
                 return json_rule(within(schema, self._root), self._strict)
             case "array":
-                item = self._value(schema.get("items", {}), deep + 1) if "items" in schema else None
+                item = self._value(schema["items"], deep + 1) if "items" in schema else None
                 self._any = self._any or item is None
                 one = item or f"{self._name}_any"
                 return f'"[" ({one} ("," {one})*)? "]"'
             case "object":
-                return f'"{{" {self._members(schema, self._style.is_, deep)} "}}"'
+                return f'"{{" {self._members(schema, deep)} "}}"'
             case _:
                 return json_rule(schema, self._strict)
 

@@ -15,6 +15,7 @@ from typing import Any
 from engine.errors import InvalidRequest
 from engine.files import parse_json
 from engine.tool_calls.forms.json_form import json_rule
+from engine.tool_calls.schemas import pointed_to
 from engine.values.tools import json_text
 
 Schema = Mapping[str, Any]
@@ -33,11 +34,7 @@ def resolved(schema: Any, root: Schema) -> Schema:
         reference = schema.get("$ref")
         if not isinstance(reference, str) or not reference.startswith("#/"):
             return schema
-        found: Any = root
-        for step in reference[2:].split("/"):
-            name = step.replace("~1", "/").replace("~0", "~")
-            found = found.get(name) if isinstance(found, Mapping) else None
-        schema = found
+        schema = pointed_to(root, reference)
     return {}
 
 

@@ -77,7 +77,7 @@ def test_what_is_as_deep_as_may_be_is_compiled_with_room_on_the_stack(
     ):
         parser = on_stack(4 << 20, partial(parse, grammars._known(), grammar))
         assert Matcher(parser, VOCABULARY, (END,)).mask() is not None
-        assert grammars.start(grammar).mask() is not None
+        assert grammars.compiled(grammar).start().mask() is not None
 
 
 def test_a_parser_that_gives_up_on_the_way_says_so_and_is_not_kept(
@@ -94,7 +94,7 @@ def test_a_parser_that_gives_up_on_the_way_says_so_and_is_not_kept(
             matcher.consume([int(draw.choice(np.flatnonzero(bits)))])
     assert failed.value.field == "grammar"
     assert grammars.compiled(LATE) is not kept
-    assert grammars.start(LATE).mask() is not None
+    assert grammars.compiled(LATE).start().mask() is not None
 
 
 def test_a_parser_in_error_is_no_end_of_a_text() -> None:

@@ -178,7 +178,7 @@ def test_whatever_the_masks_allow_is_valid(
     whole = 0
     for seed in range(12):
         draw, text = random.Random(seed), list[int]()
-        matcher = grammars.start(Grammar(GrammarKind.JSON_SCHEMA, json.dumps(schema)))
+        matcher = grammars.compiled(Grammar(GrammarKind.JSON_SCHEMA, json.dumps(schema))).start()
         while len(text) < 60:
             mask = matcher.mask()
             assert mask is not None
@@ -201,4 +201,4 @@ def test_whatever_the_masks_allow_is_valid(
 @pytest.mark.parametrize("schema", REFUSED, ids=json.dumps)
 def test_what_cannot_be_kept_is_refused(grammars: GrammarCompiler, schema: dict[str, Any]) -> None:
     with pytest.raises(InvalidRequest, match=r"grammar cannot be compiled as json_schema: .+"):
-        grammars.start(Grammar(GrammarKind.JSON_SCHEMA, json.dumps(schema)))
+        grammars.compiled(Grammar(GrammarKind.JSON_SCHEMA, json.dumps(schema))).start()

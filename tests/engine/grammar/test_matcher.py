@@ -51,7 +51,7 @@ def test_the_mask_depends_on_the_tokens_alone(grammars: GrammarCompiler) -> None
     looked = forced = 0
     for seed in range(12):
         draw, text = random.Random(seed), list[int]()
-        matcher = grammars.start(RECORD)
+        matcher = grammars.compiled(RECORD).start()
         while len(text) < 40 and not matcher.ended:
             side: list[int] = []
             while len(side) < draw.randint(0, 4) and END not in side:
@@ -59,7 +59,7 @@ def test_the_mask_depends_on_the_tokens_alone(grammars: GrammarCompiler) -> None
                 matcher.forced(side)
                 looked += 1
             assert matcher.count_fitting(side) == len(side)
-            plain = grammars.start(RECORD)
+            plain = grammars.compiled(RECORD).start()
             plain.consume(text)
             mine = allowed(matcher, [])
             assert mine == allowed(plain, []) and matcher.forced() == plain.forced()
@@ -73,7 +73,7 @@ def test_the_mask_depends_on_the_tokens_alone(grammars: GrammarCompiler) -> None
 
 
 def test_a_text_ends_exactly_where_the_grammar_accepts(grammars: GrammarCompiler) -> None:
-    matcher = grammars.start(RECORD)
+    matcher = grammars.compiled(RECORD).start()
     text = ids('{"name": "Bo", "age": 7, "tags": ["red"]}')
     ends = [matcher.allows(text[:length], END) for length in range(len(text) + 1)]
     assert ends == [False] * len(text) + [True]
@@ -86,7 +86,7 @@ def test_a_text_ends_exactly_where_the_grammar_accepts(grammars: GrammarCompiler
 
 
 def test_what_is_forced_is_all_of_a_key(grammars: GrammarCompiler) -> None:
-    assert TOKENIZER.decode(grammars.start(RECORD).forced()) == '{"name":'
+    assert TOKENIZER.decode(grammars.compiled(RECORD).start().forced()) == '{"name":'
 
 
 @pytest.mark.parametrize(
@@ -102,25 +102,25 @@ def test_what_is_forced_is_all_of_a_key(grammars: GrammarCompiler) -> None:
 def test_what_cannot_be_compiled_is_refused_in_words(
     grammars: GrammarCompiler, kind: GrammarKind, good: str, bad: str
 ) -> None:
-    assert grammars.start(Grammar(kind, good)).mask() is not None
+    assert grammars.compiled(Grammar(kind, good)).start().mask() is not None
     with pytest.raises(InvalidRequest, match=f"grammar cannot be compiled as {kind.value}: .+"):
-        grammars.start(Grammar(kind, bad))
+        grammars.compiled(Grammar(kind, bad)).start()
 
 
 def test_a_keyword_that_cannot_be_enforced_is_refused_where_it_has_to_be(
     grammars: GrammarCompiler,
 ) -> None:
     text = json.dumps({"type": "array", "uniqueItems": True})
-    grammars.start(Grammar(GrammarKind.JSON_SCHEMA, text, strict=False))
+    grammars.compiled(Grammar(GrammarKind.JSON_SCHEMA, text, strict=False)).start()
     with pytest.raises(InvalidRequest, match="uniqueItems"):
-        grammars.start(Grammar(GrammarKind.JSON_SCHEMA, text))
+        grammars.compiled(Grammar(GrammarKind.JSON_SCHEMA, text)).start()
 
 
 def test_a_tokenizer_or_a_model_that_cannot_be_held_to_a_grammar_says_so() -> None:
     with pytest.raises(InvalidRequest, match="llguidance cannot read"):
-        GrammarCompiler(lambda: '{"model": {}}', VOCABULARY, (END,)).start(RECORD)
+        GrammarCompiler(lambda: '{"model": {}}', VOCABULARY, (END,)).compiled(RECORD).start()
     with pytest.raises(InvalidRequest, match="no end token"):
-        GrammarCompiler(TOKENIZER.to_str, VOCABULARY, ()).start(RECORD)
+        GrammarCompiler(TOKENIZER.to_str, VOCABULARY, ()).compiled(RECORD).start()
 
 
 def test_a_grammar_that_is_too_large_or_too_deep_is_refused(grammars: GrammarCompiler) -> None:
@@ -128,4 +128,4 @@ def test_a_grammar_that_is_too_large_or_too_deep_is_refused(grammars: GrammarCom
         Grammar(GrammarKind.REGEX, "a" * (LONGEST_GRAMMAR + 1))
     for deep in ("[" * 3000 + "]" * 3000, '{"not":' * 2000 + "{}" + "}" * 2000):
         with pytest.raises(InvalidRequest, match="nested too deeply"):
-            grammars.start(Grammar(GrammarKind.JSON_SCHEMA, deep))
+            grammars.compiled(Grammar(GrammarKind.JSON_SCHEMA, deep)).start()

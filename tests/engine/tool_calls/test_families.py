@@ -177,7 +177,7 @@ def test_calls_go_round_through_the_template(
 
             def fits(text: str, grammar: Grammar = grammar) -> bool:
                 tokens = [*tokenizer.encode(text, add_special_tokens=False).ids, END]
-                return grammars.start(grammar).count_fitting(tokens) == len(tokens)
+                return grammars.compiled(grammar).start().count_fitting(tokens) == len(tokens)
 
             assert fits(raw), raw
             if choice.must or family.style.form != "json":

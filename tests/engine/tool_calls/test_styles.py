@@ -56,7 +56,7 @@ def grammars() -> GrammarCompiler:
 def fits(grammars: GrammarCompiler, grammar: Grammar, text: str) -> bool:
     """Whether ``text`` is whole by the grammar."""
     tokens = [*TOKENIZER.encode(text, add_special_tokens=False).ids, END]
-    return grammars.start(grammar).count_fitting(tokens) == len(tokens)
+    return grammars.compiled(grammar).start().count_fitting(tokens) == len(tokens)
 
 
 def read(style: CallStyle, text: str, step: int, **told: Any) -> list[Part]:
