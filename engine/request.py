@@ -10,7 +10,13 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal, get_args
 
-from engine.values import MAX_DEPTH, MAX_TOP_LOGPROBS, require
+from engine.values import (
+    MAX_DEPTH,
+    MAX_TOP_LOGPROBS,
+    require,
+    require_at_most,
+    require_range,
+)
 from engine.values.grammar import Grammar
 from engine.values.messages import MAX_IMAGES, Message
 from engine.values.sampling import AcceptanceRule, Sampling, check_rule
@@ -173,43 +179,24 @@ class Request:
             )
         images = sum(len(message.images) for message in self.messages)
         require(images <= MAX_IMAGES, "messages", f"have {images} images (at most {MAX_IMAGES}).")
-        require(
-            self.max_tokens is None or self.max_tokens >= 1,
-            "max_tokens",
-            f"is {self.max_tokens}; it must be 1 or more.",
-        )
+        require_range("max_tokens", self.max_tokens, 1)
         require(
             not self.predicted or self.speculation.deepest > 0,
             "predicted",
             "is given, but this request drafts nothing. Leave it out, or choose a proposer "
             "other than 'none' and a controller other than 'off'.",
         )
-        require(
-            len(self.logit_bias) <= MAX_BIASES,
-            "logit_bias",
-            f"names {len(self.logit_bias)} tokens (at most {MAX_BIASES}).",
-        )
+        require_at_most("logit_bias", self.logit_bias, MAX_BIASES, "tokens")
         for token, bias in self.logit_bias:
             require(
                 -MAX_BIAS <= bias <= MAX_BIAS,
                 "logit_bias",
                 f"is {bias} for token {token}; it must be {-MAX_BIAS} to {MAX_BIAS}.",
             )
-        require(
-            0 <= self.top_logprobs <= MAX_TOP_LOGPROBS,
-            "top_logprobs",
-            f"is {self.top_logprobs}; it must be 0 to {MAX_TOP_LOGPROBS}.",
-        )
-        require(
-            bool(self.messages) or not self.tools,
-            "tools",
-            "need messages, not a prompt.",
-        )
-        require(
-            len({tool.name for tool in self.tools}) == len(self.tools),
-            "tools",
-            "contain a name twice.",
-        )
+        require_range("top_logprobs", self.top_logprobs, 0, MAX_TOP_LOGPROBS)
+        require(bool(self.messages) or not self.tools, "tools", "need messages, not a prompt.")
+        names = {tool.name for tool in self.tools}
+        require(len(names) == len(self.tools), "tools", "contain a name twice.")
         require(
             (self.grammar is None and not self.tools) or not self.ignore_eos,
             "ignore_eos",
@@ -228,16 +215,8 @@ class Request:
             "thinking",
             f"is {self.thinking!r}; it must be one of {', '.join(THINKING[1:])}.",
         )
-        require(
-            self.thinking_budget is None or self.thinking_budget >= 0,
-            "thinking_budget",
-            f"is {self.thinking_budget}; it must be 0 or more.",
-        )
-        require(
-            len(self.template_values) <= MAX_TEMPLATE_VALUES,
-            "template_values",
-            f"has {len(self.template_values)} values (at most {MAX_TEMPLATE_VALUES}).",
-        )
+        require_range("thinking_budget", self.thinking_budget, 0)
+        require_at_most("template_values", self.template_values, MAX_TEMPLATE_VALUES, "values")
         for name, value in self.template_values:
             require(
                 name.isidentifier() and not name.startswith("_") and name not in TEMPLATE_NAMES,
@@ -250,11 +229,7 @@ class Request:
                 f"has {name!r} with more than {LONGEST_TEMPLATE_VALUE} characters.",
             )
         require(all(self.stop), "stop", "contains an empty string, which would end every reply.")
-        require(
-            len(self.stop) <= MAX_STOPS,
-            "stop",
-            f"has {len(self.stop)} strings (at most {MAX_STOPS}).",
-        )
+        require_at_most("stop", self.stop, MAX_STOPS, "strings")
         require(
             all(len(stop) <= LONGEST_STOP for stop in self.stop),
             "stop",

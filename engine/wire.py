@@ -29,10 +29,7 @@ passed: ContextVar[tuple[str, ...]] = ContextVar("passed", default=())
 _INSTANCE = re.compile(r"foretoken-[0-9a-f]{16}")
 
 _KINDS: dict[str, type] = {kind.__name__: kind for kind in (bool, int, float, str)}
-_FLAGS = (
-    "rounds", "probabilities", "tokens", "logit_bias", "top_logprobs", "grammars",
-    "thinking_budget", "template_tools", "images",
-)  # fmt: skip
+_FLAGS = tuple(each.name for each in fields(Capabilities) if each.type == "bool")
 
 
 def via(instances: Iterable[str]) -> str:
@@ -48,17 +45,9 @@ def instances_in(via: object) -> tuple[str, ...]:
 def capabilities_to_json(found: Capabilities) -> Json:
     """Return a JSON-able object."""
     return {
+        **asdict(found),
         "proposers": [_proposer_to_json(each) for each in found.proposers],
-        "preferred": found.preferred,
-        "rules": [str(rule) for rule in found.rules],
-        "controllers": [str(control) for control in found.controllers],
         "sampling": sorted(found.sampling),
-        "calls": None if found.calls is None else asdict(found.calls),
-        "unavailable": [asdict(each) for each in found.unavailable],
-        "parallel": found.parallel,
-        "thinking": list(found.thinking),
-        "why_no_images": found.why_no_images,
-        **{flag: getattr(found, flag) for flag in _FLAGS},
     }
 
 
@@ -93,13 +82,7 @@ def _known(kind: type[Value], data: Json) -> Value:
 
 def _proposer_to_json(found: ProposerInfo) -> Json:
     options = [{**asdict(each), "kind": each.kind.__name__} for each in found.options]
-    return {
-        "name": found.name,
-        "about": found.about,
-        "depth": found.depth,
-        "isolated_options": dict(found.isolated_options),
-        "options": options,
-    }
+    return {**asdict(found), "options": options}
 
 
 def _proposer(data: Json) -> ProposerInfo:

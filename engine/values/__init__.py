@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sized
 from dataclasses import dataclass
 
 from engine.errors import InvalidRequest
@@ -57,6 +58,21 @@ def require(condition: bool, name: str, message: str) -> None:
     """Raise InvalidRequest, "NAME MESSAGE", unless ``condition`` holds."""
     if not condition:
         raise InvalidRequest(name, f"{name} {message}")
+
+
+def require_range(name: str, value: float | None, least: float, most: float | None = None) -> None:
+    """Raise InvalidRequest unless ``value`` is None or lies between these bounds."""
+    within = value is None or (least <= value and (most is None or value <= most))
+    require(
+        within,
+        name,
+        f"is {value}; it must be {least} {'or more' if most is None else f'to {most}'}.",
+    )
+
+
+def require_at_most(name: str, values: Sized, most: int, noun: str) -> None:
+    """Raise InvalidRequest for more than ``most`` of what ``noun`` calls ``values``."""
+    require(len(values) <= most, name, f"has {len(values)} {noun} (at most {most}).")
 
 
 TopTokens = tuple[tuple[int, float], ...]

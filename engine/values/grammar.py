@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from engine.values import require
+from engine.values import require, require_at_most
 
 LONGEST_GRAMMAR = 2**20
 """Most characters of a grammar: it is compiled before the reply begins."""
@@ -40,8 +40,4 @@ class Grammar:
             "grammar",
             f"of the kind {self.kind.value} {'has no text' if self.text else 'needs a text'}.",
         )
-        require(
-            len(self.text) <= LONGEST_GRAMMAR,
-            "grammar",
-            f"has {len(self.text)} characters (at most {LONGEST_GRAMMAR}).",
-        )
+        require_at_most("grammar", self.text, LONGEST_GRAMMAR, "characters")
