@@ -204,10 +204,6 @@ def _is_real(path: str) -> bool:
     """Return False for the stubs in a Mac's /usr/bin that only offer to install a compiler."""
     if sys.platform != "darwin" or Path(path).parent != Path("/usr/bin"):
         return True
-    return _has_command_line_tools()
-
-
-def _has_command_line_tools() -> bool:
     try:
         asked = subprocess.run(
             ["xcode-select", "-p"], check=False, capture_output=True, timeout=LIMIT_S

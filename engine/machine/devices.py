@@ -175,11 +175,6 @@ def loses_gpu(error: BaseException) -> bool:
     return not (refused or any(words in line for words in _HAS_NONE))
 
 
-def lose(device: torch.device) -> None:
-    """Mark the device as lost for this process: after a failure CUDA refuses every call."""
-    _lost.add(device.type)
-
-
 def is_lost(kind: str) -> bool:
     """Return True if a device of this kind, such as ``cuda``, failed in this process."""
     return kind in _lost
@@ -196,7 +191,7 @@ def device_errors(device: torch.device) -> Iterator[None]:
     except RuntimeError as error:
         if not loses_gpu(error):
             raise
-        lose(device)
+        _lost.add(device.type)  # CUDA refuses every call from now on
         raise DeviceLost(
             f"The GPU stopped responding ({str(error).splitlines()[0]}). Its memory is "
             "lost; your chats are kept. Load the model again: it then runs on the CPU. To "

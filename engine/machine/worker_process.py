@@ -185,7 +185,7 @@ class _Worker:
                     "-m",
                     "engine.machine.worker_main",
                     function,
-                    _words(limits),
+                    f"{limits.seconds}:{limits.memory}:{limits.answer}",
                     "prepared" if first else "",
                 ],
                 env=_environment(),
@@ -300,10 +300,6 @@ class _Worker:
                     break
                 self._answers.put(pipe.read(size))
         self._answers.put(None)
-
-
-def _words(limits: Limits) -> str:
-    return f"{limits.seconds}:{limits.memory}:{limits.answer}"
 
 
 def _environment() -> dict[str, str]:
