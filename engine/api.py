@@ -18,8 +18,9 @@ from typing import Any, Protocol, TypeVar
 
 from engine.errors import InvalidRequest, NotLoaded
 from engine.events import Event, Failed, Finished
+from engine.kernels.formats import AS_STORED, AUTO, FP8, QUANTIZATIONS
 from engine.loading.progress import DownloadProgress, LoadProgress, Stage
-from engine.loading.request import AS_STORED, AUTO, FP8, QUANTIZATIONS, SEPARATOR, LoadRequest
+from engine.loading.request import SEPARATOR, LoadRequest
 from engine.request import FIXED_DEPTH, Control, OptionValue, Request, Speculation
 from engine.tool_calls.styles import CallStyle
 from engine.values import noun, require, shown

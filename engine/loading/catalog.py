@@ -65,26 +65,21 @@ class Catalog:
 
     def model(self, model_id: str) -> ModelSpec:
         """Return the model, file or drafter of this id. Raises CatalogError."""
-        for spec in self.models:
-            for one in (spec, *spec.files, *spec.drafters):
-                if one.id == model_id:
-                    return one
+        if (found := _by_id(self.models, model_id)) is not None:
+            return found
         raise CatalogError(_unknown("model", model_id, [spec.id for spec in self.models]))
 
     def paired(self, target: ModelSpec) -> frozenset[str]:
         """Return the ids of the drafts that pairs have for ``target``."""
         return frozenset(p.draft.id for p in self.pairs if p.draft and p.target.id == target.id)
 
-    def drafts_for(
-        self, target: str | ModelSpec, locate: Locate = folder_of
-    ) -> tuple[DraftChoice, ...]:
+    def drafts_for(self, target: ModelSpec, locate: Locate = folder_of) -> tuple[DraftChoice, ...]:
         """Return every other model as a draft, ranked, each with its reason.
 
-        With ``locate`` (``hub.locate``) models on disk are compared by their tokenizers.
+        With ``locate`` (``locate`` of hub/disk.py) models on disk are compared by their tokenizers.
         """
-        spec = self.model(target) if isinstance(target, str) else target
-        others = (other for other in self.models if other.id != spec.id)
-        return ranked(judge_draft(spec, other, locate) for other in others)
+        others = (other for other in self.models if other.id != target.id)
+        return ranked(judge_draft(target, other, locate) for other in others)
 
     def named(self, request: LoadRequest) -> Pairing:
         """Return the target and what drafts for it that ``request`` names, whether or not they fit.
@@ -131,10 +126,8 @@ class Catalog:
     def spec(self, text: str) -> ModelSpec:
         """Return the model of this id, path or address. Raises as ``named``, and InvalidRequest for a
         malformed address."""
-        for spec in (*self.models, *self.servers):
-            for one in (spec, *spec.files, *spec.drafters):
-                if one.id == text:
-                    return one
+        if (found := _by_id((*self.models, *self.servers), text)) is not None:
+            return found
         if is_address(text):
             return server_spec(Address.parse(text))
         path = expanded(text)
@@ -145,6 +138,12 @@ class Catalog:
         known = [pairing.id for pairing in self.pairs]
         known += [spec.id for spec in (*self.models, *self.servers)]
         raise CatalogError(_unknown("pair or model", text, list(dict.fromkeys(known))))
+
+
+def _by_id(specs: Sequence[ModelSpec], id: str) -> ModelSpec | None:
+    """Return the model, file or drafter of this id among those of ``specs``."""
+    every = (one for spec in specs for one in (spec, *spec.files, *spec.drafters))
+    return next((one for one in every if one.id == id), None)
 
 
 def load_catalog(path: Path, extra: Path | None = None) -> Catalog:
@@ -184,7 +183,8 @@ def open_catalog(path: Path, extra: Path | None = None) -> Catalog:
         return replace(load_catalog(path), problems=(problem,))
     except CatalogError as error:
         embedded = _embedded(path.parent)
-        return Catalog((embedded.target, *_some(embedded.draft)), (embedded,), (str(error),))
+        models = tuple(filter(None, (embedded.target, embedded.draft)))
+        return Catalog(models, (embedded,), (str(error),))
 
 
 def local_spec(path: Path) -> ModelSpec:
@@ -345,10 +345,6 @@ def _embedded(folder: Path) -> Pairing:
 
     target, draft = spec(EMBEDDED, "Pip", "target"), spec("pip-draft", "Pip's draft", "draft")
     return Pairing(id=EMBEDDED, name="Pip", target=target, draft=draft)
-
-
-def _some(spec: ModelSpec | None) -> tuple[ModelSpec, ...]:
-    return () if spec is None else (spec,)
 
 
 def _looks_like_path(text: str) -> bool:

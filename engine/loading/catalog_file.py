@@ -219,7 +219,8 @@ def _value(file: Path, node: Node, where: str, kind: str) -> Any:
         }
     if kind == CONFIG:
         return _entry(file, node, where, CONFIG_KEYS, ("model_type",)).values
-    value = SafeConstructor().construct_object(node) if _is_scalar(node) else None
+    scalar = isinstance(node, ScalarNode)
+    value = SafeConstructor().construct_object(node) if scalar else None
     good = {
         TEXT: isinstance(value, str) and bool(value.strip()),
         COUNT: isinstance(value, int) and not isinstance(value, bool) and value > 0,
@@ -227,13 +228,9 @@ def _value(file: Path, node: Node, where: str, kind: str) -> Any:
         FLAG: isinstance(value, bool),
     }.get(kind, False)
     if not good:
-        found = repr(node.value) if _is_scalar(node) else "a list or a mapping"
+        found = repr(node.value) if scalar else "a list or a mapping"
         raise _error(file, _line(node), where, f"is {found}; it must be {kind}")
     return value
-
-
-def _is_scalar(node: Node) -> bool:
-    return isinstance(node, ScalarNode)
 
 
 def _check_present(entry: Entry, needs: tuple[str, ...]) -> None:

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
 
-from engine.loading import hub
 from engine.loading.catalog import Catalog
+from engine.loading.hub.disk import locate
+from engine.loading.hub.fetch import download
 from engine.loading.progress import DownloadProgress
 from engine.loading.request import LoadRequest
 from engine.loading.specs import Pairing
@@ -35,8 +36,8 @@ def fetch_pair(
 
     Raises CatalogError, ModelError, IncompatiblePair, DownloadError.
     """
-    pairing = catalog.resolve(request, partial(hub.locate, models=models))
-    fetch = partial(hub.download, models=models, on_progress=on_progress, cancelled=cancelled)
+    pairing = catalog.resolve(request, partial(locate, models=models))
+    fetch = partial(download, models=models, on_progress=on_progress, cancelled=cancelled)
     target = fetch(pairing.target)
     return PairFiles(pairing, target, None if pairing.draft is None else fetch(pairing.draft))
 

@@ -14,7 +14,6 @@ from pathlib import Path
 
 from engine.drafting.heads import kind_in
 from engine.errors import InvalidRequest, ModelError, OutOfMemory
-from engine.loading import hub
 from engine.loading.catalog import EMBEDDED, Catalog, load_catalog, local_spec, open_catalog
 from engine.loading.catalog_file import read_catalog_file
 from engine.loading.discovery.found import FoundModel, examine
@@ -33,16 +32,9 @@ from engine.loading.drafts import (
     why_not,
 )
 from engine.loading.files import PairFiles, fetch_pair, template_and_tokens
-from engine.loading.hub import (
-    MODELS_VARIABLE,
-    DownloadedModel,
-    Hit,
-    Repository,
-    compare_catalog,
-    hub_page,
-    models_folder,
-    names_repository,
-)
+from engine.loading.hub import disk, fetch, repository
+from engine.loading.hub.disk import MODELS_VARIABLE, DownloadedModel, hub_page, models_folder
+from engine.loading.hub.repository import Hit, Repository, compare_catalog, names_repository
 from engine.loading.planning.fit import ENOUGH_CONTEXT, SHORTEST_CONTEXT
 from engine.loading.planning.forecast import Forecast, estimate, forecast
 from engine.loading.pooling import pooling_of
@@ -147,7 +139,7 @@ class Inventory:
 
     def locate(self, spec: ModelSpec) -> Path | None:
         """Return a model's folder or GGUF file, or None if it is not complete on disk."""
-        return hub.locate(spec, self.models)
+        return disk.locate(spec, self.models)
 
     def scan(self) -> Iterator[FoundModel]:
         """Yield every model on this machine. Reads headers."""
@@ -172,26 +164,26 @@ class Inventory:
 
     def downloaded(self) -> tuple[DownloadedModel, ...]:
         """Return complete and partial downloads, largest first."""
-        return hub.downloaded(self.models)
+        return disk.downloaded(self.models)
 
     def delete(self, path: Path, in_use: Iterable[Path]) -> int:
-        """Delete a download and return its bytes. Raises as ``hub.delete``."""
-        return hub.delete(self.models, path, in_use)
+        """Delete a download and return its bytes. Raises as ``disk.delete``."""
+        return disk.delete(self.models, path, in_use)
 
     def free_disk(self) -> int:
         """Return the free bytes where downloads go."""
-        return hub.free_bytes(self.models)
+        return disk.free_bytes(self.models)
 
     # ---- downloads
 
     def search(self, words: str) -> tuple[Hit, ...]:
-        """Return repositories of GGUF files on the hub. Blocks. Raises as ``hub.search``."""
-        return hub.search(words)
+        """Return repositories of GGUF files on the hub. Blocks. Raises as ``repository.search``."""
+        return repository.search(words)
 
     def look_up(self, text: str, wanted: str = "") -> Repository:
         """Return what of a repository can be downloaded. Blocks. ``wanted`` and errors: see
-        ``hub.look_up``."""
-        return hub.look_up(text, self.models, wanted)
+        ``repository.look_up``."""
+        return repository.look_up(text, self.models, wanted)
 
     def download(
         self,
@@ -199,8 +191,8 @@ class Inventory:
         on_progress: Callable[[DownloadProgress], None] = lambda progress: None,
         cancelled: Callable[[], bool] = lambda: False,
     ) -> Path:
-        """Return a model's folder, downloaded if it is not here. Blocks. Raises as ``hub.download``."""
-        return hub.download(spec, self.models, on_progress=on_progress, cancelled=cancelled)
+        """Return a model's folder, downloaded if it is not here. Blocks. Raises as ``fetch.download``."""
+        return fetch.download(spec, self.models, on_progress=on_progress, cancelled=cancelled)
 
     def why_unusable(self, spec: ModelSpec) -> str | None:
         """Return why a model that is here cannot be run, as ``scan`` says it, or None. Reads its headers.
@@ -221,15 +213,15 @@ class Inventory:
 
     def arrived(self, spec: ModelSpec) -> int:
         """Return how many bytes of a model are here, complete or not."""
-        return hub.arrived(spec, self.models)
+        return disk.arrived(spec, self.models)
 
     def discard(self, spec: ModelSpec) -> None:
         """Delete a partial download. Raises OSError."""
-        hub.discard(spec, self.models)
+        disk.discard(spec, self.models)
 
     def partial_folder(self, spec: ModelSpec) -> Path:
         """Return where a download keeps its partial files."""
-        return hub.partial_folder(spec, self.models)
+        return disk.folder_for(spec, self.models) / disk.PARTIAL
 
     # ---- what drafts
 

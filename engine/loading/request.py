@@ -11,14 +11,10 @@ from typing import Any
 from engine.drafting.heads import kind_in
 from engine.errors import IncompatiblePair, ModelError
 from engine.files import expanded
-from engine.kernels.formats import AS_STORED, AUTO, FP8, KV_CACHE_DTYPES, QUANTIZATIONS
+from engine.kernels.formats import AUTO, KV_CACHE_DTYPES, QUANTIZATIONS
 from engine.machine import devices, threads
-from engine.values import CHECKPOINT_MB, LEAST_CONTEXT, MAX_ROWS, require
+from engine.values import CHECKPOINT_MB, LEAST_CONTEXT, MAX_ROWS, require, require_range
 from engine.values.address import is_address
-
-__all__ = [
-    "AS_STORED", "AUTO", "FP8", "KV_CACHE_DTYPES", "QUANTIZATIONS", "SEPARATOR", "LoadRequest",
-]  # fmt: skip
 
 SEPARATOR = "::"
 """Separates target, draft and heads in one text."""
@@ -69,16 +65,14 @@ class LoadRequest:
             value = getattr(self, name)
             require(value in known, name, f"is {value!r}; it must be one of {', '.join(known)}.")
         threads.check(self.threads)
-        for name, least in {"context": LEAST_CONTEXT, "gpu_layers": 1, "checkpoint_mb": 0}.items():
-            value = getattr(self, name)
-            none = " For none, choose the device cpu." * (name == "gpu_layers")
-            fits = value is None or value >= least
-            require(fits, name, f"is {value}; it must be {least} or more.{none}")
+        require_range("context", self.context, LEAST_CONTEXT)
         require(
-            self.parallel is None or 1 <= self.parallel <= MAX_ROWS,
-            "parallel",
-            f"is {self.parallel}; it must be 1 to {MAX_ROWS}.",
+            self.gpu_layers is None or self.gpu_layers >= 1,
+            "gpu_layers",
+            f"is {self.gpu_layers}; it must be 1 or more. For none, choose the device cpu.",
         )
+        require_range("checkpoint_mb", self.checkpoint_mb, 0)
+        require_range("parallel", self.parallel, 1, MAX_ROWS)
 
     @classmethod
     def parse(cls, text: str, heads: Sequence[str | Path] = (), **settings: Any) -> LoadRequest:

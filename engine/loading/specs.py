@@ -148,7 +148,7 @@ def bytes_read(spec: ModelSpec) -> float:
 
 
 Locate = Callable[[ModelSpec], Path | None]
-"""Return a model's complete files, or None (``hub.locate``)."""
+"""Return a model's complete files, or None (``locate`` of hub/disk.py)."""
 
 
 def without_part(stem: str) -> str:

@@ -138,10 +138,12 @@ def _head(head: HeadPlan, plan: LoadPlan, learned: Path | None) -> Head:
     place = learned and LearnedHead.of(learned, plan.files.target, head)
     if place and place.state().used:
         try:
-            return head_kinds.load(place.plan(plan.target.checkpoint, head), plan.linear_factory)
+            return head_kinds.load(
+                place.plan(plan.target.checkpoint, head), plan.sizes.linear_factory
+            )
         except ModelError as error:
             log.warning("The published head drafts, because what it learned is unusable: %s", error)
-    return head_kinds.load(head, plan.linear_factory)
+    return head_kinds.load(head, plan.sizes.linear_factory)
 
 
 def _images(plan: LoadPlan, codec: TextCodec) -> ImageEncoder | str:

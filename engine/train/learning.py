@@ -175,7 +175,7 @@ def _between(trainer: Continuing, first: Sequence[Tensor], folder: Path) -> Iter
 def accepted_length(slices: Slices, plan: HeadPlan, texts: Sequence[Lesson]) -> float:
     """Return the mean accepted length of the head's drafts for these replies, each as it was written."""
     rounds = accepted = 0
-    head = slices(lambda pair: heads.load(plan, pair.plan.linear_factory))
+    head = slices(lambda pair: heads.load(plan, pair.plan.sizes.linear_factory))
     for text in texts:
         replay = slices(lambda pair, text=text: _replay(pair, head, text))  # type: ignore[misc]
         while (stood := slices(lambda pair: next(replay, None))) is not None:  # noqa: B023

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from app.inventory.downloads import FILE, Downloads, DownloadState, key_of
-from engine.loading import hub
+from engine.loading.hub.disk import arrived, locate
 from engine.loading.inventory import Catalog, Inventory, ModelSpec
 from tests.support.checkpoints import write_random
 from tests.support.folders import model_files
@@ -77,7 +77,7 @@ def test_one_waits_for_the_other_and_both_arrive(
     assert state(downloads, OTHER) is DownloadState.WAITING
     until(lambda: not downloads.working)
     assert downloads.all() == {}
-    assert all(hub.locate(spec, tmp_path / "models") for spec in (TINY, OTHER))
+    assert all(locate(spec, tmp_path / "models") for spec in (TINY, OTHER))
     assert json.loads((tmp_path / FILE).read_text())["downloads"] == []
 
 
@@ -97,7 +97,7 @@ def test_a_paused_one_goes_on_where_it_was(
     downloads.resume(key)
     until(lambda: not downloads.working)
     assert f"bytes={had}-" in [seen.range for seen in server.seen]
-    assert hub.locate(TINY, tmp_path / "models")
+    assert locate(TINY, tmp_path / "models")
 
 
 def test_an_unfinished_one_is_there_after_the_app_ended_and_can_be_thrown_away(
@@ -112,14 +112,14 @@ def test_an_unfinished_one_is_there_after_the_app_ended_and_can_be_thrown_away(
     again = made()
     assert [one.state for one in again.all().values()] == [DownloadState.PAUSED] * 2
     assert again.all()[key].spec == TINY
-    assert 0 < hub.arrived(TINY, tmp_path / "models") < 70_000
+    assert 0 < arrived(TINY, tmp_path / "models") < 70_000
     again.discard(key)
     assert list(again.all()) == [key_of(OTHER)]
     assert not (tmp_path / "models" / "owner--tiny").exists()
     again.resume(key_of(OTHER))
     until(lambda: not again.working)
     again.discard(key_of(OTHER))  # it is a whole model by now
-    assert hub.locate(OTHER, tmp_path / "models")
+    assert locate(OTHER, tmp_path / "models")
 
 
 def test_a_failure_is_kept_with_its_reason_and_the_next_one_begins(
@@ -133,7 +133,7 @@ def test_a_failure_is_kept_with_its_reason_and_the_next_one_begins(
     failed = downloads.all()[key]
     assert (failed.state, failed.needs_token) == (DownloadState.FAILED, True)
     assert "is gated" in failed.message
-    assert hub.locate(OTHER, tmp_path / "models")
+    assert locate(OTHER, tmp_path / "models")
 
 
 def test_a_damaged_list_is_told_and_left_out(

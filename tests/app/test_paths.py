@@ -12,7 +12,7 @@ import pytest
 from app import paths
 from app.runtime import create_runtime
 from engine.api import LoadRequest
-from engine.loading import hub
+from engine.loading.hub.disk import MODELS_VARIABLE, models_folder
 
 
 def test_shipped_files_stand_beside_the_packages() -> None:
@@ -55,13 +55,13 @@ def test_models_lie_in_the_data_folder_unless_somebody_says_otherwise(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The program reads the variable and never sets it: one app's folder would be the next one's."""
-    monkeypatch.delenv(hub.MODELS_VARIABLE, raising=False)
+    monkeypatch.delenv(MODELS_VARIABLE, raising=False)
     for name in ("one", "other"):
         folder = paths.data_folder(tmp_path / name)
         with contextlib.closing(create_runtime(folder, LoadRequest(target=""))) as runtime:
             assert runtime.models == folder / "models"
-    monkeypatch.setenv(hub.MODELS_VARIABLE, str(tmp_path / "elsewhere"))
-    assert hub.models_folder(folder) == tmp_path / "elsewhere"
+    monkeypatch.setenv(MODELS_VARIABLE, str(tmp_path / "elsewhere"))
+    assert models_folder(folder) == tmp_path / "elsewhere"
 
 
 @pytest.mark.skipif(

@@ -8,34 +8,3 @@ SHA-256 agree. A finished file whose content the hub has changed since is fetche
 HF_TOKEN and HF_HUB_OFFLINE are honoured. The hub's client, which takes half a second to import, is there
 for downloads only.
 """
-
-from engine.loading.hub.disk import (
-    MODELS_VARIABLE,
-    PARTIAL,
-    DownloadedModel,
-    arrived,
-    delete,
-    discard,
-    downloaded,
-    folder_for,
-    free_bytes,
-    hub_page,
-    locate,
-    models_folder,
-    partial_folder,
-)
-from engine.loading.hub.fetch import download
-from engine.loading.hub.repository import (
-    Hit,
-    Repository,
-    compare_catalog,
-    look_up,
-    names_repository,
-    search,
-)
-
-__all__ = [
-    "MODELS_VARIABLE", "PARTIAL", "DownloadedModel", "Hit", "Repository", "arrived", "compare_catalog",
-    "delete", "discard", "download", "downloaded", "folder_for", "free_bytes", "hub_page", "locate",
-    "look_up", "models_folder", "names_repository", "partial_folder", "search",
-]  # fmt: skip

@@ -88,8 +88,6 @@ def endpoint() -> str:
     return (os.environ.get("HF_ENDPOINT") or constants.ENDPOINT).rstrip("/")
 
 
-_CONFIG = "config.json"
-
 PARTIAL = ".partial"
 """The folder, inside a model's own, of files whose bytes have not all arrived."""
 
@@ -171,7 +169,7 @@ def _in_folder(child: Path) -> Iterator[DownloadedModel]:
             yield DownloadedModel(child, name, size_on_disk(child), files=(child,))
         return
     listed = [one for one in models_under(child) if one.path.is_file()]
-    if (child / _CONFIG).is_file() or not listed:
+    if (child / "config.json").is_file() or not listed:
         unfinished = (child / PARTIAL).is_dir() or not any(child.glob("*.safetensors"))
         yield DownloadedModel(child, name, size_on_disk(child), unfinished)
         return
@@ -232,11 +230,6 @@ def discard(spec: ModelSpec, models: Path) -> None:
             shutil.rmtree(folder)
     elif folder.is_dir() and not any(folder.rglob(f"*{SUFFIX}")):
         shutil.rmtree(folder)
-
-
-def partial_folder(spec: ModelSpec, models: Path) -> Path:
-    """Return where a download keeps its partial files."""
-    return folder_for(spec, models) / PARTIAL
 
 
 def _of_gguf(spec: ModelSpec, folder: Path) -> list[Path]:

@@ -55,20 +55,16 @@ def explain_errors(spec: ModelSpec, destination: Path) -> Iterator[None]:
         ) from error
     except HfHubHTTPError as error:
         raise _refused(spec, error) from error
-    except OSError as error:
+    except Exception as error:
         if is_connection_error(error):
             raise DownloadError(_offline(spec, destination)) from error
+        if not isinstance(error, OSError):
+            raise
         raise DownloadError(
             f"{repository} cannot be saved in {destination}: {error.strerror or error}. "
             "Progress is kept. Free some space or check permissions, then download again; "
             f"or choose another folder with {MODELS_VARIABLE}."
         ) from error
-    except DownloadError:
-        raise
-    except Exception as error:
-        if is_connection_error(error):
-            raise DownloadError(_offline(spec, destination)) from error
-        raise
 
 
 def is_connection_error(error: BaseException) -> bool:
@@ -79,6 +75,12 @@ def is_connection_error(error: BaseException) -> bool:
     if isinstance(error, HfHubHTTPError):
         return error.response is not None and error.response.status_code >= 500
     return any(base.__name__ == "TransportError" for base in type(error).__mro__)
+
+
+def why_unreached() -> str:
+    """Return why the hub was not reached, as a clause."""
+    offline = constants.HF_HUB_OFFLINE
+    return "HF_HUB_OFFLINE is set" if offline else f"{endpoint()} cannot be reached"
 
 
 def _not_found(repository: str, error: RepositoryNotFoundError) -> DownloadError:
@@ -132,8 +134,7 @@ def _refused(spec: ModelSpec, error: HfHubHTTPError) -> DownloadError:
 
 def _offline(spec: ModelSpec, destination: Path) -> str:
     """Return the message for a download, or for a look-up, which knows no files or sizes yet."""
-    offline = constants.HF_HUB_OFFLINE
-    cause = "HF_HUB_OFFLINE is set" if offline else f"{endpoint()} cannot be reached"
+    cause = why_unreached()
     said = f"{cause}, so the contents of {spec.repository} are unknown. Connect and try again."
     if spec.bytes:
         said = (

@@ -255,19 +255,14 @@ def search(words: str) -> tuple[Hit, ...]:
 
 def _failed(words: str, error: Exception) -> DownloadError:
     """Return the error for a request that failed."""
-    from huggingface_hub import constants
-
-    from engine.loading.hub.errors import is_connection_error, status_of
+    from engine.loading.hub.errors import is_connection_error, status_of, why_unreached
 
     status = status_of(error)
     if status is not None:
         return DownloadError(f"{endpoint()} answered the search with {status}. Try again later.")
     if not is_connection_error(error):
         raise error
-    cause = (
-        "HF_HUB_OFFLINE is set" if constants.HF_HUB_OFFLINE else f"{endpoint()} cannot be reached"
-    )
     return DownloadError(
-        f"{cause}, so the search for '{words}' failed. Check your connection; models on "
+        f"{why_unreached()}, so the search for '{words}' failed. Check your connection; models on "
         "this machine work offline."
     )

@@ -14,6 +14,7 @@ from engine.backends.native.decoder import Library
 from engine.kernels.formats import AS_STORED, AUTO, FP8, IN_BLOCKS, Q4, QUANTISED, UNQUANTISED, int8
 from engine.kernels.formats.block_formats import DRAFT_FORMAT
 from engine.kernels.torch import int8 as int8_linear
+from engine.loading.planning.fit import SMALL
 from engine.machine import compilers, processor
 from engine.machine.devices import Device
 from engine.models.architecture import Architecture
@@ -28,9 +29,6 @@ PAIRS = "avx512_bf16"
 _LEAST_INT8_LAYER = 5_000_000
 """Weights of a layer that a GPU computes sooner in int8 than in bf16. It reads a byte a weight less, and
 takes two launches more (see docs/log/cuda.md)."""
-SMALL = 100_000_000
-"""Parameters up to which fp32 is as fast as bf16: in torch, calls take the time; in the compiled step the
-weights stay in the processor's caches."""
 
 
 class Backend(StrEnum):

@@ -229,7 +229,7 @@ def _facts(
     free = device_memory.gpu_free_bytes(device.torch_device)
     if replacing and free is not None:
         free += device_memory.gpu_held_bytes(device.torch_device)
-    if _auto(request, spec):
+    if request.quantization == spec.quantization == AUTO:
         planned = that_fits(requested_plan, sizes, request, context_limit, free)
         sizes = replace(sizes, linear_factory=_linear_factory(planned))
     sizes = place(sizes, planned, request, context_limit, free)
@@ -277,11 +277,6 @@ def _plan_target(
     if narrower and why_no_fp8_cache(target, plan.quantization, device) is None:
         return replace(plan, kv_cache_dtype=FP8)
     return plan
-
-
-def _auto(request: LoadRequest, preferred: ModelSpec) -> bool:
-    """Return whether neither ``request`` nor the catalog names the target's quantization."""
-    return request.quantization == preferred.quantization == AUTO
 
 
 def _check_kinds(heads: Sequence[HeadPlan]) -> None:

@@ -18,6 +18,13 @@ from engine.values import MAX_ROWS
 from engine.values.memory import largest
 from engine.values.units import format_bytes
 
+TARGET, DRAFT = "target", "draft"
+"""The roles of models; those of heads are their kinds."""
+
+SMALL = 100_000_000
+"""Parameters up to which fp32 is as fast as bf16: in torch, calls take the time; in the compiled step the
+weights stay in the processor's caches."""
+
 BLOCKS_WIDTH = 1.05
 """Bytes of blocks as the compiled step keeps them for each byte of a GGUF file's."""
 
@@ -98,7 +105,6 @@ def fit(
     *drafting: ModelSize,
     context: int | None = None,
     free: int | None = None,
-    overhead: int | None = None,
     instead: Mapping[str, Sequence[ModelSize]] = MappingProxyType({}),
     gpu: bool = False,
     host_free: int | None = None,
@@ -109,8 +115,7 @@ def fit(
     ``instead``: the same models in other quantisations; if nothing fits, the sentence says what these
     would need. ``context`` None is ``DEFAULT_CONTEXT``; more than the target's own counts as that.
     ``free`` None is the machine's free memory. ``gpu``: they will be on a GPU, whose memory ``free`` is.
-    ``overhead`` None is the default of the device. ``host_free`` is ``free`` for models ``on_host``.
-    ``threads`` compute on the CPU; None is the default.
+    ``host_free`` is ``free`` for models ``on_host``. ``threads`` compute on the CPU; None is the default.
     """
     models = [model for model in (target, *drafting) if not model.on_host]
     asked = context_limit(target.context, context)
@@ -118,38 +123,23 @@ def fit(
     host = _host_fit(on_host, target, asked, host_free, threads)
     room = memory.free_bytes() if free is None else free
     parts = tuple(
-        ModelMemory(
-            model.name,
-            model.weight_bytes(),
-            model.kv_bytes(asked),
-            model.saved_bytes,
-            model.on_host,
-        )
-        for model in (target, *drafting)
+        ModelMemory(one.name, one.weight_bytes(), one.kv_bytes(asked), one.saved_bytes, one.on_host)
+        for one in (target, *drafting)
     )
     weights = sum(part.weights for part in parts if not part.on_host)
     kv = sum(part.kv for part in parts if not part.on_host)
-    fixed = _fixed(models, gpu, threads) if overhead is None else overhead
+    fixed = _fixed(models, gpu, threads)
     work = fixed + _attention(models, asked, gpu)
     needed = weights + kv + work
     longest = _largest_context(models, target.context, room - weights - fixed, gpu)
     others = {
         kind: fit(
-            *models_of,
-            context=context,
-            free=room,
-            overhead=overhead,
-            gpu=gpu,
-            host_free=host_free,
-            threads=threads,
+            *models_of, context=context, free=room, gpu=gpu, host_free=host_free, threads=threads
         )
         for kind, models_of in instead.items()
         if sum(model.weight_bytes() for model in models_of if not model.on_host) < weights
     }
-    alone = target.weight_bytes() + (
-        _fixed([target], gpu, threads) if overhead is None else overhead
-    )
-    draftless = len(models) > 1 and alone < room
+    draftless = len(models) > 1 and target.weight_bytes() + _fixed([target], gpu, threads) < room
     sentence = _sentence(models, asked, needed, room, longest, others, gpu, draftless)
     return MemoryFit(
         needed=needed,

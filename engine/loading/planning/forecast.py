@@ -10,13 +10,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from engine.errors import ModelError
-from engine.kernels.formats import AS_STORED, Q4
+from engine.kernels.formats import AS_STORED, AUTO, Q4
 from engine.kernels.formats.block_formats import LAYOUTS
 from engine.loading.files import PairFiles
 from engine.loading.planning import fit
-from engine.loading.planning.fit import MemoryFit
+from engine.loading.planning.fit import DRAFT, SMALL, TARGET, MemoryFit
 from engine.loading.planning.model_size import ModelSize
-from engine.loading.request import AUTO, LoadRequest
+from engine.loading.request import LoadRequest
 from engine.loading.specs import Locate, ModelSpec, Pairing
 from engine.machine import devices, memory, processor
 from engine.models.sizes.weight_counts import AUX_LAYERS, head_weights
@@ -26,9 +26,6 @@ if TYPE_CHECKING:
     from engine.loading.planning.facts import PairFacts
 
 _ANY = LoadRequest(target="")
-TARGET, DRAFT = "target", "draft"
-SMALL = 100_000_000
-"""The same as in ``engine.loading.planning.choices``, which imports torch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,10 +162,10 @@ def _mtp_of(target: ModelSpec) -> ModelSpec | None:
 
 
 def _head_size(head: ModelSpec) -> ModelSize:
-    kv = head.kv_heads, head.head_dim
-    return ModelSize.of_head(
-        head.name, head.parameters, head.layers, kv, head.context, _computed_in(head)
-    )
+    return ModelSize(
+        head.name, head.parameters, head.layers, head.kv_heads, head.head_dim, head.context,
+        weights=_computed_in(head), cache="fp32", steps=0,
+    )  # fmt: skip
 
 
 def _computed_in(spec: ModelSpec) -> str:

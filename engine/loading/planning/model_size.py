@@ -76,10 +76,10 @@ class ModelSize:
 
         ``checkpoint_mb``: the memory of saved states, if it has recurrent layers.
         """
-        tied = source.tied if isinstance(source, ModelSpec) else source.repeats_embedding
-        repeated = source.vocabulary * source.hidden if tied else 0
-        heads = 0 if isinstance(source, ModelSpec) else source.heads
-        known = source.architecture if isinstance(source, ModelSpec) else described(source)
+        if isinstance(source, ModelSpec):
+            tied, heads, known = source.tied, 0, source.architecture
+        else:
+            tied, heads, known = source.repeats_embedding, source.heads, described(source)
         mixers = [] if known is None else [spec.mixer for spec in known.layers]
         recurrent = [mixer for mixer in mixers if isinstance(mixer, Recurrent)]
         states = sum(mixer.memory_bytes for mixer in recurrent)
@@ -90,7 +90,7 @@ class ModelSize:
             source.kv_heads,
             source.head_dim,
             source.context,
-            repeated,
+            source.vocabulary * source.hidden if tied else 0,
             weights=weights,
             cache=cache,
             heads=heads,
@@ -100,23 +100,6 @@ class ModelSize:
             kv_sizes=() if known is None else tuple(known.kv_sizes),
             hidden=source.hidden,
             widest=0 if known is None else widest_rows(known),
-        )
-
-    @classmethod
-    def of_head(
-        cls,
-        name: str,
-        parameters: int,
-        layers: int,
-        kv: tuple[int, int],
-        context: int,
-        weights: str,
-        cache: str = "fp32",
-        steps: int = 0,
-    ) -> ModelSize:
-        """Return the size of a head, or of a tower. ``kv``: kv_heads and head_dim of its own cache."""
-        return cls(
-            name, parameters, layers, *kv, context, weights=weights, cache=cache, steps=steps
         )
 
     def weight_bytes(self) -> int:

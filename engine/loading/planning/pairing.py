@@ -40,7 +40,12 @@ class Compatibility:
     @property
     def cross_vocabulary(self) -> str | None:
         """How a pair with two vocabularies drafts, as the end of a sentence; None with one."""
-        return None if self.shared is None else _cross_vocabulary(self.shared)
+        shared = self.shared
+        return shared and (
+            f"different vocabulary ({percent(shared.of_target)} of the target's "
+            f"{shared.target:,} tokens are among the draft's {shared.draft:,}); its text is "
+            "split into the target's tokens"
+        )
 
     @property
     def hopeless(self) -> str | None:
@@ -107,14 +112,6 @@ def caution(target: Checkpoint, draft: Checkpoint) -> str | None:
     return (
         f"The draft's context is {draft.context:,} tokens, the target's "
         f"{target.context:,}; drafting stops after {draft.context:,}."
-    )
-
-
-def _cross_vocabulary(shared: Shared) -> str:
-    return (
-        f"different vocabulary ({percent(shared.of_target)} of the target's "
-        f"{shared.target:,} tokens are among the draft's {shared.draft:,}); its text is "
-        "split into the target's tokens"
     )
 
 

@@ -9,13 +9,13 @@ from functools import lru_cache
 from engine.backends.native import build
 from engine.backends.split import why_not_split
 from engine.errors import InvalidRequest
-from engine.kernels.formats import UNQUANTISED
+from engine.kernels.formats import AUTO, UNQUANTISED
 from engine.loading.planning.choices import Backend, could_be_compiled, quantizations
-from engine.loading.planning.fit import ENOUGH_CONTEXT, SHORTEST_CONTEXT
+from engine.loading.planning.fit import DRAFT, ENOUGH_CONTEXT, SHORTEST_CONTEXT, TARGET
 from engine.loading.planning.model_plan import ModelPlan, plan_model
 from engine.loading.planning.model_size import ModelSize
-from engine.loading.planning.sizes import DRAFT, HOST_LAYERS, TARGET, PairSizes
-from engine.loading.request import AUTO, LoadRequest
+from engine.loading.planning.sizes import HOST_LAYERS, PairSizes
+from engine.loading.request import LoadRequest
 from engine.machine import compilers, devices, threads
 from engine.machine.read_bandwidth import gpu_bandwidth, read_bandwidth
 from engine.models.checkpoints.checkpoint import Checkpoint

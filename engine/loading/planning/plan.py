@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from engine.backends.linear_factory import LinearFactory
 from engine.drafting.cross_vocabulary.token_table import VocabularyMap
 from engine.drafting.heads.base import HeadPlan
 from engine.errors import OutOfMemory
@@ -41,11 +40,10 @@ class LoadPlan:
 
     Loading decides nothing again. Only the target has the requested ``kv_cache_dtype``: a narrower cache
     would cost drafts and heads acceptance. ``vocabularies`` is None if the draft has the target's.
-    ``linear_factory`` is for the heads. ``memory_fit``: the memory for ``context_limit`` tokens of
-    context. ``notes`` are sentences for people. ``waits_for_native``: the target would run in the
-    compiled step once that is built; ``lacks_step``: the draft would, on the CPU beside a GPU.
-    ``parallel``: how many requests run at once, each with its own caches. ``vision``: the target's
-    tower, or why it sees no images.
+    ``memory_fit``: the memory for ``context_limit`` tokens of context. ``notes`` are sentences for
+    people. ``waits_for_native``: the target would run in the compiled step once that is built;
+    ``lacks_step``: the draft would, on the CPU beside a GPU. ``parallel``: how many requests run at
+    once, each with its own caches. ``vision``: the target's tower, or why it sees no images.
     """
 
     files: PairFiles
@@ -54,7 +52,6 @@ class LoadPlan:
     draft: ModelPlan | None
     vocabularies: VocabularyMap | None
     heads: tuple[HeadPlan, ...]
-    linear_factory: LinearFactory
     sizes: PairSizes
     context_limit: int
     memory_fit: fit.MemoryFit
@@ -194,7 +191,6 @@ def plan_loading(
         draft=planned_draft,
         vocabularies=None if draft is None else vocabularies(target, draft),
         heads=heads,
-        linear_factory=sizes.linear_factory,
         sizes=sizes,
         context_limit=context_limit,
         memory_fit=memory_fit,

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -22,7 +23,7 @@ from engine.loading.planning.choices import (
     packs,
     quantizations,
 )
-from engine.loading.planning.fit import MemoryFit
+from engine.loading.planning.fit import DRAFT, TARGET, MemoryFit
 from engine.loading.planning.model_size import ModelSize
 from engine.machine.devices import Device
 from engine.models.architecture import Recurrent
@@ -36,9 +37,8 @@ from engine.values.method_titles import method_title
 from engine.vision.plan import VisionPlan
 from engine.vision.towers import dtype_of
 
-TARGET, DRAFT = "target", "draft"
 VISION, HOST_LAYERS = "vision", "layers on the CPU"
-"""The roles of models, of a vision tower and of a part of the target; those of heads are their kinds."""
+"""The roles of a vision tower and of a part of the target."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,28 +64,11 @@ class PairSizes:
     host_layers: int = 0
     names: Mapping[Path, str] = field(default_factory=dict)
 
-    def fit(
-        self,
-        quantization: str,
-        cached: str,
-        context: int,
-        free: int | None,
-        host_free: int | None = None,
-    ) -> MemoryFit:
-        """Return what fits into ``free`` bytes; None means the machine's free memory. ``host_free``: the
-        same for what is on the host beside a GPU."""
-        return fit.fit(
-            *self.models(quantization, cached),
-            context=context,
-            free=free,
-            instead={
-                other: self.models(other, cached)
-                for other in quantizations(self.target, self.device)
-            },
-            gpu=self.device.torch_device.type == "cuda",
-            host_free=host_free,
-            threads=self.device.threads,
-        )
+    def fit(self, quantization: str, cached: str, context: int, free: int | None) -> MemoryFit:
+        """Return what fits into ``free`` bytes; None means the machine's free memory."""
+        others = quantizations(self.target, self.device)
+        instead = {other: self.models(other, cached) for other in others}
+        return self._fit(quantization, cached, context, free, instead=instead)
 
     def context(
         self,
@@ -95,12 +78,15 @@ class PairSizes:
         free: int | None,
         host_free: int | None = None,
     ) -> int:
-        """Return the most tokens of context that ``fit`` finds."""
+        """Return the most tokens of context that ``fit`` finds; ``host_free`` is ``free`` on the host."""
+        return self._fit(quantization, cached, limit, free, host_free=host_free).context
+
+    def _fit(
+        self, quantization: str, cached: str, context: int, free: int | None, **more: Any
+    ) -> MemoryFit:
         models, gpu = self.models(quantization, cached), self.device.torch_device.type == "cuda"
-        return fit.fit(
-            *models, context=limit, free=free, gpu=gpu, host_free=host_free,
-            threads=self.device.threads,
-        ).context  # fmt: skip
+        threads = self.device.threads
+        return fit.fit(*models, context=context, free=free, gpu=gpu, threads=threads, **more)
 
     def footprint(self, quantization: str, cached: str, context: int) -> dict[str, int]:
         """Return the bytes of weights and caches with ``context`` tokens, by ``target``, ``draft`` and
@@ -189,9 +175,8 @@ class PairSizes:
     def _tower_size(self, vision: VisionPlan) -> ModelSize:
         """Return the size of a vision tower, as if it were loaded already."""
         dtype = "fp32" if dtype_of(vision, self.device.torch_device) == torch.float32 else "bf16"
-        return ModelSize.of_head(
-            vision.name, vision.parameters, 0, (0, 0), self.target.context, dtype
-        )
+        name, context = vision.name, self.target.context
+        return ModelSize(name, vision.parameters, 0, 0, 0, context, weights=dtype, steps=0)
 
     def _head_size(self, head: HeadPlan) -> ModelSize:
         """Return a head's size."""
@@ -199,9 +184,10 @@ class PairSizes:
         context, linears = self.target.context, self.linear_factory
         kv = (own[0].kv_heads, own[0].head_dim) if own else (0, 0)
         cache, title = "bf16" if linears.triton else "fp32", method_title(head.kind)
-        return ModelSize.of_head(
-            title, head.parameters, len(own), kv, context, linears.kind, cache, head.steps
-        )
+        return ModelSize(
+            title, head.parameters, len(own), *kv, context,
+            weights=linears.kind, cache=cache, steps=head.steps,
+        )  # fmt: skip
 
     def _size(self, checkpoint: Checkpoint, quantization: str, device: Device) -> ModelSize:
         cache = compute_dtype(checkpoint, quantization, device)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from keyring.backends import fail, null
 
-from engine.loading import hub
+from engine.loading.hub.repository import look_up
 from engine.machine.secrets import HUB_TOKEN_FILE
 from tests.app.cli.conftest import Foretoken
 from tests.support.folders import model_files
@@ -75,7 +75,7 @@ def test_a_repository_is_looked_up_downloaded_listed_and_deleted(
     assert gone.out == "Freed 4 kB.\n"
     refused = foretoken("models", "delete", str(tmp_path), "--yes")
     assert refused.status == 2 and "Downloads: owner/tiny." in refused.err
-    assert hub.look_up("owner/tiny").choices
+    assert look_up("owner/tiny").choices
     assert (tmp_path / "models" / "owner--tiny" / "model.safetensors").is_file()
 
 

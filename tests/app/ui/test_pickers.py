@@ -20,8 +20,9 @@ from app.ui.controls.pickers import Pickers
 from app.ui.pages.chat.pair import PairBackend, chosen
 from app.ui.pages.models.backend import ModelsBackend
 from app.ui.pages.train.backend import TrainBackend
+from engine.kernels.formats import QUANTIZATIONS
 from engine.loading.catalog import open_catalog
-from engine.loading.request import QUANTIZATIONS, LoadRequest
+from engine.loading.request import LoadRequest
 from tests.app.ui.runs import write_run
 from tests.support.checkpoints import write_random, write_tokenizer
 from tests.support.fake_engine import FakeEngine

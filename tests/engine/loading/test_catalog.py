@@ -126,7 +126,7 @@ def test_a_pair_without_a_draft_says_why(shipped: Catalog) -> None:
 
 
 def test_every_draft_that_does_not_fit_has_a_reason_with_sizes(shipped: Catalog) -> None:
-    choices = shipped.drafts_for("llama-3.1-8b")
+    choices = shipped.drafts_for(shipped.model("llama-3.1-8b"))
     assert len(choices) == len(shipped.models) - 1
     reasons = {choice.spec.id: choice.reason for choice in choices}
     assert reasons["llama-3.2-1b"] is None
@@ -137,7 +137,7 @@ def test_every_draft_that_does_not_fit_has_a_reason_with_sizes(shipped: Catalog)
 
 
 def test_one_family_with_other_special_tokens_does_not_fit(shipped: Catalog) -> None:
-    choices = {choice.spec.id: choice for choice in shipped.drafts_for("smollm3-3b")}
+    choices = {choice.spec.id: choice for choice in shipped.drafts_for(shipped.model("smollm3-3b"))}
     assert not choices["llama-3.2-1b"].fits
 
 
@@ -220,7 +220,7 @@ def test_an_unknown_pair_or_model_id(shipped: Catalog) -> None:
     with pytest.raises(CatalogError, match="no pair 'pipp'"):
         shipped.pair("pipp")
     with pytest.raises(CatalogError, match="no model 'gpt'"):
-        shipped.drafts_for("gpt")
+        shipped.model("gpt")
 
 
 # -- folders against the catalog

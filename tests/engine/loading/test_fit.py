@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -34,8 +35,15 @@ BIG_TOKEN = 2 * 10 * 4 * 64 * 2
 SMALL_TOKEN = 2 * 2 * 1 * 64 * 2
 
 
+@pytest.fixture(autouse=True, scope="module")
+def no_overhead() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("engine.loading.planning.fit.OVERHEAD", 0)
+        yield
+
+
 def test_the_sum_counts_weights_and_caches_of_both() -> None:
-    found = fit(BIG, SMALL, context=300, free=10**9, overhead=0)
+    found = fit(BIG, SMALL, context=300, free=10**9)
     assert found.weights == 2 * 1_100_000
     assert found.kv == 300 * (BIG_TOKEN + SMALL_TOKEN)
     assert found.needed == found.weights + found.kv
@@ -49,20 +57,20 @@ def test_vocabularies_take_memory_beside_the_weights() -> None:
 
 
 def test_a_draft_caches_no_more_than_its_own_context() -> None:
-    found = fit(BIG, SMALL, context=1000, free=10**9, overhead=0)
+    found = fit(BIG, SMALL, context=1000, free=10**9)
     assert found.kv == 1000 * BIG_TOKEN + 500 * SMALL_TOKEN
 
 
 def test_wider_numbers_take_more() -> None:
     narrow, wide = (
-        fit(replace(BIG, weights=kind, cache=kind), free=0, overhead=0) for kind in ("bf16", "fp32")
+        fit(replace(BIG, weights=kind, cache=kind), free=0) for kind in ("bf16", "fp32")
     )
     assert wide.needed == 2 * narrow.needed
 
 
 def test_quantised_weights_take_less_and_caches_what_they_compute_in() -> None:
     held = {
-        kind: fit(replace(BIG, weights=kind, cache="fp32"), context=10, free=0, overhead=0)
+        kind: fit(replace(BIG, weights=kind, cache="fp32"), context=10, free=0)
         for kind in ("int8", "nf4")
     }
     assert held["int8"].weights == 1_010_000
@@ -83,7 +91,7 @@ def test_an_embedding_that_is_the_head_too_is_kept_twice(tmp_path: Path) -> None
 
 def test_too_long_a_context_says_how_much_fits() -> None:
     free = 2_000_000 + 100 * BIG_TOKEN
-    found = fit(BIG, free=free, overhead=0)
+    found = fit(BIG, free=free)
     assert not found.fits
     assert found.context == 100
     assert "up to 100 tokens fits" in found.sentence
@@ -93,19 +101,19 @@ def test_too_long_a_context_says_how_much_fits() -> None:
 def test_no_more_context_is_counted_than_the_engine_takes_unasked() -> None:
     """The Models page counted 128k of cache for a model that is loaded with 32k, and warned."""
     long = replace(BIG, context=131_072)
-    found = fit(long, free=10**12, overhead=0)
+    found = fit(long, free=10**12)
     assert found.kv == DEFAULT_CONTEXT * BIG_TOKEN
     assert found.context == 131_072
     assert f"{DEFAULT_CONTEXT:,} tokens" in found.sentence
-    assert fit(long, context=65_536, free=10**12, overhead=0).kv == 65_536 * BIG_TOKEN
+    assert fit(long, context=65_536, free=10**12).kv == 65_536 * BIG_TOKEN
 
 
 def test_weights_that_do_not_fit_name_a_remedy() -> None:
-    found = fit(BIG, SMALL, free=1_000_000, overhead=0)
+    found = fit(BIG, SMALL, free=1_000_000)
     assert (found.fits, found.context) == (False, 0)
     assert "The weights alone do not fit" in found.sentence
     assert "n-gram" not in found.sentence  # the target alone would not fit either
-    assert "n-gram without a draft" in fit(BIG, SMALL, free=2_100_000, overhead=0).sentence
+    assert "n-gram without a draft" in fit(BIG, SMALL, free=2_100_000).sentence
 
 
 def held(*models: ModelSize) -> dict[str, list[ModelSize]]:
@@ -125,13 +133,13 @@ def held(*models: ModelSize) -> dict[str, list[ModelSize]]:
 )
 def test_weights_that_do_not_fit_are_told_with_what_would(free: int, told: str) -> None:
     """Issue: "int8 would need 1.3 GB". Only what is narrower than what was asked for is named."""
-    found = fit(BIG, free=free, overhead=0, instead=held(BIG))
+    found = fit(BIG, free=free, instead=held(BIG))
     assert told in found.sentence, found.sentence
     assert "bf16 would" not in found.sentence
 
 
 def test_a_pair_that_fits_is_not_told_of_other_quantisations() -> None:
-    assert "would" not in fit(BIG, SMALL, free=10**9, overhead=0, instead=held(BIG, SMALL)).sentence
+    assert "would" not in fit(BIG, SMALL, free=10**9, instead=held(BIG, SMALL)).sentence
 
 
 def test_unknown_sizes_are_said_not_guessed() -> None:
@@ -143,11 +151,11 @@ def test_unknown_sizes_are_said_not_guessed() -> None:
 @given(free=st.integers(0, 30_000_000), with_draft=st.booleans())
 def test_the_largest_context_fits_and_one_more_does_not(free: int, with_draft: bool) -> None:
     models = [BIG, SMALL] if with_draft else [BIG]
-    largest = fit(*models, free=free, overhead=0).context
+    largest = fit(*models, free=free).context
     if largest:
-        assert fit(*models, context=largest, free=free, overhead=0).fits
+        assert fit(*models, context=largest, free=free).fits
     if 0 < largest < BIG.context:
-        assert not fit(*models, context=largest + 1, free=free, overhead=0).fits
+        assert not fit(*models, context=largest + 1, free=free).fits
 
 
 def test_sizes_come_from_folders_and_from_the_catalog(tmp_path: Path) -> None:
@@ -197,14 +205,14 @@ def test_features_count_for_every_token_in_the_caches_type() -> None:
     plain, aux_states = replace(BIG, cache="fp32"), replace(BIG, cache="fp32", aux_width=300)
     more = aux_states.kv_bytes_per_token() - plain.kv_bytes_per_token()
     assert more == 4 * 300
-    found = [fit(size, context=10, free=10**9, overhead=0).needed for size in (plain, aux_states)]
+    found = [fit(size, context=10, free=10**9).needed for size in (plain, aux_states)]
     assert found[1] - found[0] == 10 * 4 * 300
 
 
 def test_all_that_drafts_counts_and_is_named() -> None:
     head = ModelSize("medusa", 1000, 0, 0, 0, 10**9, weights="int8")
-    found = fit(BIG, SMALL, head, context=100, free=10**9, overhead=0)
-    assert found.weights - fit(BIG, SMALL, context=100, free=10**9, overhead=0).weights == 1010
+    found = fit(BIG, SMALL, head, context=100, free=10**9)
+    assert found.weights - fit(BIG, SMALL, context=100, free=10**9).weights == 1010
     assert f"{BIG.name}, {SMALL.name} and medusa need" in found.sentence
 
 
@@ -269,16 +277,16 @@ def test_on_a_gpu_rounds_count_for_whatever_drafts_in_them() -> None:
     draft = replace(SMALL, heads=2)
     more = 3 * 8 + (3 + 2) * (1 + 2 + 3 + 4 + 5 + 7 + 10 + 15)  # passes of the target, and its own
     assert work(draft) - draft.attention_bytes(512, True) == more * GPU_PASS_BYTES + row
-    medusa = ModelSize.of_head("medusa", 1000, 0, (0, 0), 512, "bf16", steps=3)
+    medusa = ModelSize("medusa", 1000, 0, 0, 0, 512, cache="fp32", steps=3)
     drafted = 3 * 3 * GPU_PASS_BYTES + (3 + 2) * (1 + 2 + 3) * GPU_HEAD_BYTES + row
     assert work(medusa) == drafted
-    assert work(ModelSize.of_head("tower", 1000, 0, (0, 0), 512, "bf16")) == 0
+    assert work(ModelSize("tower", 1000, 0, 0, 0, 512, cache="fp32", steps=0)) == 0
     runner = GPU_POOL_BYTES + (3 * 9 + 18) * GPU_PASS_BYTES + 16 * row  # without a draft
     assert work(medusa, medusa) == work(medusa, medusa, medusa) == runner + 2 * drafted
 
 
 def test_a_cache_in_fp8_takes_half_and_its_scales() -> None:
-    narrow = fit(replace(BIG, cache="fp8"), context=100, free=0, overhead=0)
+    narrow = fit(replace(BIG, cache="fp8"), context=100, free=0)
     assert narrow.kv == 100 * 2 * 10 * 4 * (64 + 4)
 
 

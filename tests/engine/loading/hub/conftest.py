@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from engine.errors import DownloadError
-from engine.loading import hub
 from engine.loading.hub import errors
+from engine.loading.hub.fetch import download
 from engine.loading.specs import ModelSpec
 from engine.machine.secrets import HUB_TOKEN_FILE
 from tests.support.folders import model_files
@@ -62,5 +62,5 @@ def server(
 
 def failure(models: Path, spec: ModelSpec = SPEC) -> str:
     with pytest.raises(DownloadError) as caught:
-        hub.download(spec, models)
+        download(spec, models)
     return str(caught.value)

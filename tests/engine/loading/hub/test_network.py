@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 
 from engine.errors import DownloadError
-from engine.loading import hub
 from engine.loading.hub import errors
+from engine.loading.hub.disk import folder_for, locate
+from engine.loading.hub.fetch import download
+from engine.loading.hub.repository import look_up
 from tests.engine.loading.hub.conftest import SPEC, failure
 from tests.support.hub_server import HostedRepository, HubServer
 
@@ -45,10 +47,10 @@ def test_the_command_in_that_message_works(
     command = shlex.split(failure(models).splitlines()[1])
     monkeypatch.setenv("HF_ENDPOINT", online)
     monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))
-    assert not hub.folder_for(SPEC, models).exists()
+    assert not folder_for(SPEC, models).exists()
     subprocess.run([str(client), *command[1:]], cwd=models, check=True)
-    assert hub.locate(SPEC, models) == hub.folder_for(SPEC, models)
-    assert not (hub.folder_for(SPEC, models) / "pytorch_model.bin").exists()
+    assert locate(SPEC, models) == folder_for(SPEC, models)
+    assert not (folder_for(SPEC, models) / "pytorch_model.bin").exists()
 
 
 def test_offline_mode_is_named_as_the_cause(
@@ -66,7 +68,7 @@ def test_the_network_may_go_in_the_middle(
     repository.breaks["config.json"] = [100] + [0] * 50
     assert "progress is kept" in failure(models)
     repository.breaks.clear()
-    assert hub.download(SPEC, models)
+    assert download(SPEC, models)
 
 
 @pytest.mark.parametrize(
@@ -79,7 +81,7 @@ def test_a_look_up_without_a_network_says_what_to_fetch_of_such_a_repository_and
     """For GGUF files it told to fetch safetensors, which brings no weights, and named no place."""
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     with pytest.raises(DownloadError) as failed:
-        hub.look_up(repository, models)
+        look_up(repository, models)
     said = str(failed.value)
     assert f"the contents of {repository} are unknown" in said
     assert f"hf download {repository} " in said and f'--include "{wanted}"' in said

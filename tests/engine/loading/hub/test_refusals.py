@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from engine.errors import TokenNeeded
-from engine.loading import hub
+from engine.loading.hub.disk import MODELS_VARIABLE, folder_for, locate
+from engine.loading.hub.fetch import download
 from engine.loading.specs import ModelSpec
 from tests.engine.loading.hub.conftest import SPEC, WEIGHTS, failure
 from tests.support.folders import model_files
@@ -43,8 +44,8 @@ def test_the_right_token_opens_a_gated_model(
 ) -> None:
     repository.gated = True
     monkeypatch.setenv("HF_TOKEN", repository.token)
-    assert hub.locate(SPEC, models) is None
-    assert hub.download(SPEC, models) == hub.locate(SPEC, models)
+    assert locate(SPEC, models) is None
+    assert download(SPEC, models) == locate(SPEC, models)
 
 
 def test_an_unknown_repository(server: HubServer, models: Path) -> None:
@@ -101,7 +102,7 @@ def test_names_that_lead_out_of_the_folder_on_some_system_are_not_fetched(
         spec = ModelSpec(id="x", name="X", repository="owner/tiny", file=name)
         assert f"{name} is outside its folder" in failure(models, spec)
     else:
-        hub.download(SPEC, models)
+        download(SPEC, models)
     assert not any(each.endswith(("x", "x.bat", "x.gguf")) for each in server.fetched())
 
 
@@ -119,7 +120,7 @@ def test_a_full_disk_is_told_before_the_weights(
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=1_000))
     message = failure(models)
     assert "1 kB are free" in message
-    assert hub.MODELS_VARIABLE in message
+    assert MODELS_VARIABLE in message
     assert not server.fetched()
 
 
@@ -128,15 +129,15 @@ def test_a_disk_that_fills_on_the_way_keeps_what_arrived(
 ) -> None:
     """The kernel's own answer: the file that the weights go to is /dev/full."""
     digest = hashlib.sha256(repository.files[WEIGHTS]).hexdigest()
-    parts = hub.folder_for(SPEC, models) / ".partial"
+    parts = folder_for(SPEC, models) / ".partial"
     parts.mkdir(parents=True)
     (parts / f"{WEIGHTS}.{digest[:40]}.part").symlink_to("/dev/full")
     message = failure(models)
     assert "No space left on device" in message
-    assert "Progress is kept" in message and hub.MODELS_VARIABLE in message
+    assert "Progress is kept" in message and MODELS_VARIABLE in message
     assert (models / "owner--tiny" / "config.json").is_file()
     (parts / f"{WEIGHTS}.{digest[:40]}.part").unlink()
-    assert hub.download(SPEC, models)
+    assert download(SPEC, models)
 
 
 def test_a_403_without_a_word_asks_for_a_token_too(
@@ -144,4 +145,4 @@ def test_a_403_without_a_word_asks_for_a_token_too(
 ) -> None:
     repository.refusals[WEIGHTS] = [(403, None)]
     with pytest.raises(TokenNeeded, match="is gated"):
-        hub.download(SPEC, models)
+        download(SPEC, models)

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from engine.errors import DownloadError, InvalidRequest
-from engine.loading import hub
-from engine.loading.hub.repository import named_in
+from engine.loading.hub.disk import locate
+from engine.loading.hub.fetch import download
+from engine.loading.hub.repository import look_up, named_in
 from tests.support.hub_server import HostedRepository, HubServer
 
 SPLIT = {f"big/Tale-BF16-{part:05}-of-00002.gguf": bytes(700 + part) for part in (1, 2)}
@@ -47,12 +48,12 @@ def test_anything_else_is_refused_with_the_form(text: str) -> None:
 def test_its_models_are_told_with_licence_type_and_size(
     server: HubServer, repository: HostedRepository
 ) -> None:
-    found = hub.look_up("owner/tiny")
+    found = look_up("owner/tiny")
     assert (found.licence, found.gated, found.reason) == ("mit", False, None)
     (whole,) = found.choices
     assert (whole.file, whole.bytes) == ("", len(repository.files["model.safetensors"]))
     server.repositories["maker/Tale-GGUF"] = HostedRepository(FILES, gated=True, licence="llama3")
-    found = hub.look_up(f"{server.url}/maker/Tale-GGUF")
+    found = look_up(f"{server.url}/maker/Tale-GGUF")
     assert (found.licence, found.gated) == ("llama3", True)
     assert [(one.name, one.gguf_type, one.bytes) for one in found.choices] == [
         ("Tale-BF16", "BF16", 1403),
@@ -66,14 +67,14 @@ def test_its_models_are_told_with_licence_type_and_size(
 
 def test_one_gguf_file_is_downloaded_with_all_its_parts(server: HubServer, models: Path) -> None:
     hosted = server.repositories["maker/Tale-GGUF"] = HostedRepository(FILES, block=64)
-    split, single = hub.look_up("maker/Tale-GGUF").choices
-    path = hub.download(split, models)
+    split, single = look_up("maker/Tale-GGUF").choices
+    path = download(split, models)
     assert server.fetched() == ["LICENSE", *(name.split("/")[1] for name in SPLIT)]
     assert path == models / "maker--Tale-GGUF" / "big" / "Tale-BF16-00001-of-00002.gguf"
     assert [(path.parent / name[4:]).read_bytes() for name in SPLIT] == [*SPLIT.values()]
-    assert hub.locate(single, models) is None
+    assert locate(single, models) is None
     hosted.breaks[single.file] = [640]
-    assert hub.download(single, models).read_bytes() == FILES[single.file]
+    assert download(single, models).read_bytes() == FILES[single.file]
     assert "bytes=640-" in [seen.range for seen in server.seen]
     assert not list(models.rglob("*.part"))
 
@@ -81,7 +82,7 @@ def test_one_gguf_file_is_downloaded_with_all_its_parts(server: HubServer, model
 def test_what_cannot_be_run_says_why(server: HubServer) -> None:
     server.repositories["owner/pickled"] = HostedRepository({"pytorch_model.bin": b"x"})
     server.repositories["owner/words"] = HostedRepository({"README.md": b"x"})
-    assert "only pickle weights" in str(hub.look_up("owner/pickled").reason)
-    assert "it cannot run here" in str(hub.look_up("owner/words").reason)
+    assert "only pickle weights" in str(look_up("owner/pickled").reason)
+    assert "it cannot run here" in str(look_up("owner/words").reason)
     with pytest.raises(DownloadError, match="There is no repository owner/gone"):
-        hub.look_up("owner/gone")
+        look_up("owner/gone")

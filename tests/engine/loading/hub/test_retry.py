@@ -8,8 +8,8 @@ from email.utils import format_datetime
 import pytest
 
 from engine.errors import DownloadCancelled
-from engine.loading import hub
 from engine.loading.hub.errors import ATTEMPTS
+from engine.loading.hub.fetch import download
 from engine.loading.progress import DownloadProgress
 from tests.engine.loading.hub.conftest import SPEC, WEIGHTS, failure
 from tests.support.hub_server import HostedRepository, HubServer
@@ -22,7 +22,7 @@ def test_what_passes_is_waited_for_and_the_page_is_told(
     """Of the model's information and of files: 429 with and without a wait, and the hub's own errors."""
     repository.refusals[refused] = [(429, "0.2"), (503, None), (500, None), (429, None)]
     told: list[DownloadProgress] = []
-    folder = hub.download(SPEC, models, on_progress=told.append)
+    folder = download(SPEC, models, on_progress=told.append)
     assert (folder / WEIGHTS).read_bytes() == repository.files[WEIGHTS]
     assert not repository.refusals[refused]
     waits = {report.waiting for report in told}
@@ -48,14 +48,14 @@ def test_a_wait_of_minutes_is_told_instead(
     later = datetime.now(UTC) + timedelta(minutes=20)
     repository.refusals[WEIGHTS] = [(429, format_datetime(later, usegmt=True))]
     assert "for another 20 minutes" in failure(models)
-    assert hub.download(SPEC, models)
+    assert download(SPEC, models)
 
 
 def test_a_wait_can_be_cancelled(server: HubServer, repository: HostedRepository, models) -> None:
     repository.refusals[WEIGHTS] = [(429, "250")]
     with pytest.raises(DownloadCancelled):
         told: list[DownloadProgress] = []
-        hub.download(
+        download(
             SPEC,
             models,
             on_progress=told.append,

@@ -11,8 +11,8 @@ from dataclasses import replace
 import pytest
 
 from engine.errors import DownloadError, InvalidRequest
-from engine.loading import hub
 from engine.loading.hub import repository
+from engine.loading.hub.repository import Hit, compare_catalog, search
 from engine.loading.specs import ModelSpec
 from tests.support.hub_server import HostedRepository, HubServer
 
@@ -24,13 +24,13 @@ def test_repositories_are_found_by_words_the_most_downloaded_first(server: HubSe
     many = HostedRepository(TALE, downloads=7_500, gated=True)
     server.repositories |= {"a/Tale-7B-GGUF": few, "b/tale-7b-it-GGUF": many}
     server.repositories["c/Tale-7B"] = HostedRepository({"model.safetensors": b"x"}, downloads=9)
-    assert hub.search("  tale 7b ") == (
-        hub.Hit("b/tale-7b-it-GGUF", 7_500, 0, True),
-        hub.Hit("a/Tale-7B-GGUF", 20, 3, False),
+    assert search("  tale 7b ") == (
+        Hit("b/tale-7b-it-GGUF", 7_500, 0, True),
+        Hit("a/Tale-7B-GGUF", 20, 3, False),
     )
-    assert hub.search("nothing like it") == ()
+    assert search("nothing like it") == ()
     with pytest.raises(InvalidRequest, match="Enter part of a model's name"):
-        hub.search("  ")
+        search("  ")
 
 
 @contextmanager
@@ -76,10 +76,10 @@ def test_a_search_that_fails_ends_and_says_what_to_do(
     with listening(answer) as address:
         monkeypatch.setenv("HF_ENDPOINT", address)
         with pytest.raises(DownloadError, match=said):
-            hub.search("tale")
+            search("tale")
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
     with pytest.raises(DownloadError, match="cannot be reached"):
-        hub.search("tale")
+        search("tale")
 
 
 def test_what_the_hub_has_otherwise_than_the_catalog_is_told(server: HubServer) -> None:
@@ -101,7 +101,7 @@ def test_what_the_hub_has_otherwise_than_the_catalog_is_told(server: HubServer) 
         where = f"There is no repository {name} at {server.url}."
         return f"{where} Check the name (owner/name, case-sensitive)."
 
-    assert list(hub.compare_catalog([tale], ["owner/tiny", "a/plan"])) == [
+    assert list(compare_catalog([tale], ["owner/tiny", "a/plan"])) == [
         f"a/plan: {absent('a/plan')}",
         "tale:Q8_0: a/Tale-GGUF has 1,500 bytes there, not about 700.",
         "tale:Q2_K: a/Tale-GGUF has no Tale-Q2_K.gguf.",
@@ -116,4 +116,4 @@ def test_without_a_hub_nothing_is_compared(
 ) -> None:
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
     with pytest.raises(DownloadError, match="cannot be reached"):
-        list(hub.compare_catalog((), ["a/plan"]))
+        list(compare_catalog((), ["a/plan"]))

@@ -10,7 +10,7 @@ from types import ModuleType
 import pytest
 
 from engine.errors import InvalidRequest, TokenNeeded
-from engine.loading import hub
+from engine.loading.hub.fetch import download
 from engine.machine.secrets import SecretSource, hub_token
 from tests.engine.loading.hub.conftest import SPEC, failure
 from tests.support.hub_server import HostedRepository, HubServer
@@ -21,10 +21,10 @@ def test_without_a_keyring_it_is_in_a_file_that_only_its_owner_reads(
 ) -> None:
     repository.gated = True
     with pytest.raises(TokenNeeded):
-        hub.download(SPEC, models)
+        download(SPEC, models)
     assert hub_token().store(f" {repository.token}\n") is SecretSource.FILE
     assert stat.S_IMODE(hub_token().file.stat().st_mode) == 0o600
-    assert hub.download(SPEC, models)
+    assert download(SPEC, models)
     assert hub_token().delete() and not hub_token().delete()
     assert hub_token().get() == (None, SecretSource.NOWHERE)
 
@@ -43,7 +43,7 @@ def test_with_a_keyring_there_is_no_file(
     assert hub_token().store(repository.token) is SecretSource.KEYRING
     assert not hub_token().file.exists()
     assert hub_token().get() == (repository.token, SecretSource.KEYRING)
-    assert hub.download(SPEC, models)
+    assert download(SPEC, models)
     monkeypatch.setenv("HF_TOKEN", "hf_environment")
     assert hub_token().get() == ("hf_environment", SecretSource.ENVIRONMENT)
     assert hub_token().delete() and not kept
@@ -61,6 +61,6 @@ def test_a_private_repository_asks_for_a_token_and_a_missing_one_does_not(
 ) -> None:
     repository.private = True
     with pytest.raises(TokenNeeded, match="private"):
-        hub.download(SPEC, models)
+        download(SPEC, models)
     del server.repositories["owner/tiny"]
     assert "Check the name" in failure(models)

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from engine.errors import DownloadCancelled
-from engine.loading import hub
 from engine.loading.hub import transfer
+from engine.loading.hub.disk import folder_for, locate
+from engine.loading.hub.fetch import download
 from engine.loading.progress import DownloadProgress
 from tests.engine.loading.hub.conftest import SPEC, WEIGHTS, failure
 from tests.support.folders import model_files
@@ -32,7 +33,7 @@ def test_a_broken_connection_is_continued_where_it_broke(
 ) -> None:
     repository.breaks[WEIGHTS] = [5 * 4096, 3 * 4096]
     reports: list[DownloadProgress] = []
-    folder = hub.download(SPEC, models, on_progress=reports.append)
+    folder = download(SPEC, models, on_progress=reports.append)
     ranges = [seen.range for seen in server.seen if seen.method == "GET/file"][-3:]
     assert ranges == [None, f"bytes={5 * 4096}-", f"bytes={8 * 4096}-"]
     assert (folder / WEIGHTS).read_bytes() == repository.files[WEIGHTS]
@@ -45,7 +46,7 @@ def test_a_connection_that_dies_silently_is_continued(
     """It hung for ever, whatever was cancelled, and the last part of a megabyte was not on disk."""
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_DOWNLOAD_TIMEOUT", 0.3)
     repository.breaks[WEIGHTS], repository.silent = [5 * 4096], True
-    folder = hub.download(SPEC, models)
+    folder = download(SPEC, models)
     ranges = [seen.range for seen in server.seen if seen.method == "GET/file"][-2:]
     assert ranges == [None, f"bytes={5 * 4096}-"]
     assert (folder / WEIGHTS).read_bytes() == repository.files[WEIGHTS]
@@ -61,9 +62,9 @@ def cancel_in_the_weights(server: HubServer, repository: HostedRepository, model
             stop.set()
 
     with pytest.raises(DownloadCancelled, match="kept"):
-        hub.download(SPEC, models, on_progress=on_progress, cancelled=stop.is_set)
+        download(SPEC, models, on_progress=on_progress, cancelled=stop.is_set)
     repository.pause_s = 0.0
-    (part,) = hub.folder_for(SPEC, models).rglob(f"{WEIGHTS}.*.part")
+    (part,) = folder_for(SPEC, models).rglob(f"{WEIGHTS}.*.part")
     return part.stat().st_size
 
 
@@ -73,10 +74,10 @@ def test_cancelling_keeps_what_arrived_and_another_try_continues(
 ) -> None:
     had = cancel_in_the_weights(server, repository, models)
     assert 0 < had < len(repository.files[WEIGHTS])
-    assert hub.locate(SPEC, models) is None
+    assert locate(SPEC, models) is None
     server.seen.clear()
     reports: list[DownloadProgress] = []
-    folder = hub.download(SPEC, models, on_progress=reports.append)
+    folder = download(SPEC, models, on_progress=reports.append)
     assert [seen.range for seen in server.seen if seen.method == "GET/file"] == [f"bytes={had}-"]
     assert (folder / WEIGHTS).read_bytes() == repository.files[WEIGHTS]
     assert reports[0].bytes <= reports[-1].bytes == reports[-1].total
@@ -89,7 +90,7 @@ def test_a_server_that_ignores_range_starts_over(
     cancel_in_the_weights(server, repository, models)
     repository.ignore_range = True
     reports: list[DownloadProgress] = []
-    folder = hub.download(SPEC, models, on_progress=reports.append)
+    folder = download(SPEC, models, on_progress=reports.append)
     assert (folder / WEIGHTS).read_bytes() == repository.files[WEIGHTS]
     assert reports[-1].bytes == reports[-1].total
 
@@ -102,7 +103,7 @@ def test_weights_that_changed_on_the_hub_are_not_mixed(
     changed = bytearray(repository.files[WEIGHTS])
     changed[-1] = 7
     repository.files[WEIGHTS] = bytes(changed)
-    assert (hub.download(SPEC, models) / WEIGHTS).read_bytes() == bytes(changed)
+    assert (download(SPEC, models) / WEIGHTS).read_bytes() == bytes(changed)
 
 
 def test_files_that_changed_on_the_hub_are_not_kept_for_their_size(
@@ -112,7 +113,7 @@ def test_files_that_changed_on_the_hub_are_not_kept_for_their_size(
     repository.files = model_files(shards=3)
     first, *_, third = (name for name in sorted(repository.files) if "-of-" in name)
     with pytest.raises(DownloadCancelled):
-        hub.download(SPEC, models, cancelled=lambda: third in server.fetched())
+        download(SPEC, models, cancelled=lambda: third in server.fetched())
     changed = {
         "config.json": repository.files["config.json"].replace(b"256", b"512"),
         first: repository.files[first][:-1] + b"7",
@@ -120,7 +121,7 @@ def test_files_that_changed_on_the_hub_are_not_kept_for_their_size(
     assert all(repository.files[name] != content for name, content in changed.items())
     repository.files.update(changed)
     server.seen.clear()
-    folder = hub.download(SPEC, models)
+    folder = download(SPEC, models)
     assert all((folder / name).read_bytes() == content for name, content in changed.items())
     assert server.fetched() == [*changed] and (folder / third).is_file()
 
@@ -134,7 +135,7 @@ def test_answers_without_a_byte_are_not_asked_for_for_ever(
     assert f"ended config.json of owner/tiny after 0 of {size:,} bytes" in failure(models)
     assert server.fetched() == ["config.json"] * 2
     repository.hollow["config.json"] = 1
-    assert hub.download(SPEC, models)
+    assert download(SPEC, models)
 
 
 def test_a_download_that_brings_nothing_can_be_cancelled(
@@ -142,7 +143,7 @@ def test_a_download_that_brings_nothing_can_be_cancelled(
 ) -> None:
     repository.hollow["config.json"] = 20
     with pytest.raises(DownloadCancelled):
-        hub.download(SPEC, models, cancelled=lambda: bool(server.fetched()))
+        download(SPEC, models, cancelled=lambda: bool(server.fetched()))
     assert server.fetched() == ["config.json"]
 
 
@@ -150,7 +151,7 @@ def test_an_empty_file_arrives(
     server: HubServer, repository: HostedRepository, models: Path
 ) -> None:
     repository.files["LICENSE"] = b""
-    folder = hub.download(SPEC, models)
+    folder = download(SPEC, models)
     assert (folder / "LICENSE").read_bytes() == b""
 
 
@@ -160,7 +161,7 @@ def test_a_damaged_file_is_deleted_and_said(
     repository.damage = True
     assert "was damaged on the way" in failure(models)
     repository.damage = False
-    assert hub.download(SPEC, models)
+    assert download(SPEC, models)
 
 
 def test_a_wrong_checksum_is_found_whatever_the_etag_says(
@@ -172,15 +173,15 @@ def test_a_wrong_checksum_is_found_whatever_the_etag_says(
     assert "SHA-256" in failure(models)
     assert not list(models.rglob("*.part"))
     repository.sha256.clear()
-    assert hub.download(SPEC, models)
+    assert download(SPEC, models)
 
 
 KILLED = """
 import sys
-from engine.loading import hub
+from engine.loading.hub.fetch import download
 from engine.loading.specs import ModelSpec
 from pathlib import Path
-hub.download(ModelSpec(id="tiny", name="Tiny", repository="owner/tiny"), Path(sys.argv[1]))
+download(ModelSpec(id="tiny", name="Tiny", repository="owner/tiny"), Path(sys.argv[1]))
 """
 
 
@@ -203,14 +204,14 @@ def test_a_download_that_was_killed_goes_on_where_it_was(
     had = part.stat().st_size
     assert 0 < had < len(repository.files[WEIGHTS])
     server.seen.clear()
-    folder = hub.download(SPEC, models)
+    folder = download(SPEC, models)
     assert [seen.range for seen in server.seen if seen.method == "GET/file"] == [f"bytes={had}-"]
     assert (folder / WEIGHTS).read_bytes() == repository.files[WEIGHTS]
 
 
 def test_cancelling_before_the_start_fetches_nothing(server: HubServer, models: Path) -> None:
     with pytest.raises(DownloadCancelled):
-        hub.download(SPEC, models, cancelled=lambda: True)
+        download(SPEC, models, cancelled=lambda: True)
     assert not server.fetched()
 
 
@@ -224,7 +225,7 @@ def test_two_downloads_of_one_model_do_not_meet(
 
     def first() -> None:
         with pytest.raises(DownloadCancelled):
-            hub.download(SPEC, models, on_progress=lambda _: begun.set(), cancelled=stop.is_set)
+            download(SPEC, models, on_progress=lambda _: begun.set(), cancelled=stop.is_set)
 
     thread = threading.Thread(target=first)
     thread.start()
