@@ -17,6 +17,7 @@ from engine.grammar.compiler import GrammarCompiler
 from engine.models.checkpoints import template_environment
 from engine.models.checkpoints.tokenizer import load_tokenizer
 from engine.thoughts import opens_thought, split
+from engine.tool_calls.forms.parameters import kinds_of
 from engine.tool_calls.lark import grammar_of_calls
 from engine.tool_calls.reading import Arguments, CallReader, CallStart, Content
 from engine.tool_calls.styles import told
@@ -267,6 +268,13 @@ def test_a_call_that_is_cut_tells_no_more_than_was_written(family: Family) -> No
         reader = CallReader(told(family.style), schemas={tool.name: tool.schema for tool in TOOLS})
         parts = [*reader.read(text[:end]), *reader.end()]
         assert not any(isinstance(part, Content) and "Aix" in part.text for part in parts)
+
+
+def test_a_reference_may_lead_into_a_list() -> None:
+    """It was taken for a value of any type, so that a grammar let a number be text."""
+    either = {"anyOf": [{"type": "integer"}, {"type": "boolean"}]}
+    schema = {"properties": {"either": either, "number": {"$ref": "#/properties/either/anyOf/0"}}}
+    assert kinds_of(schema["properties"]["number"], schema) == {"integer"}
 
 
 SELF = {
