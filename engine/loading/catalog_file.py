@@ -15,7 +15,7 @@ import yaml
 from yaml.constructor import SafeConstructor
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from engine.errors import CatalogError
+from engine.errors import MALFORMED, CatalogError
 from engine.files import bounded
 from engine.values.units import closest
 from engine.yaml_text import YAML_LOADER, check_yaml
@@ -220,7 +220,10 @@ def _value(file: Path, node: Node, where: str, kind: str) -> Any:
     if kind == CONFIG:
         return _entry(file, node, where, CONFIG_KEYS, ("model_type",)).values
     scalar = isinstance(node, ScalarNode)
-    value = SafeConstructor().construct_object(node) if scalar else None
+    try:
+        value = SafeConstructor().construct_object(node) if scalar else None
+    except (*MALFORMED, yaml.YAMLError):  # a date of no calendar, or a tag that does not fit
+        value = None
     good = {
         TEXT: isinstance(value, str) and bool(value.strip()),
         COUNT: isinstance(value, int) and not isinstance(value, bool) and value > 0,

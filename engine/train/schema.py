@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeVar
 import yaml
 from pydantic import TypeAdapter, ValidationError
 
-from engine.errors import ForetokenError, what_failed
+from engine.errors import MALFORMED, ForetokenError, what_failed
 from engine.files import bounded
 from engine.values import shown
 from engine.yaml_text import YAML_LOADER, check_yaml
@@ -67,7 +67,7 @@ def load(path: Path) -> object:
         raise RecipeError(
             f"{path} cannot be read ({what_failed(error)}). Give a recipe file."
         ) from error
-    except yaml.YAMLError as error:
+    except (*MALFORMED, yaml.YAMLError) as error:  # also a date of no calendar, or an odd tag
         raise RecipeError(f"{path} is not valid YAML: {error}. Correct it.") from error
 
 

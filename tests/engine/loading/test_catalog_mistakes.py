@@ -66,6 +66,8 @@ def test_a_missing_key(tmp_path: Path) -> None:
         ("parameters: 1000", "parameters: 1.5", 7, "parameters", "a whole number above 0"),
         ("name: big", "name: [big]", 3, "name", "a text"),
         ("name: big", "name:", 3, "name", "a text"),
+        ("name: big", "name: 2024-13-45", 3, "name", "a text"),  # an error of Python's
+        ("name: big", "name: !!bool perhaps", 3, "name", "a text"),
         ("licence: mit", "gated: perhaps", 6, "gated", "true or false"),
     ],
 )

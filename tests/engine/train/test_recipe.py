@@ -56,6 +56,15 @@ def test_a_mistake_names_the_key(tmp_path: Path, changes: dict[str, object], nam
         load(tmp_path, **changes)
 
 
+@pytest.mark.parametrize("value", ["2024-13-45", "!!bool perhaps", "[a"])
+def test_what_yaml_cannot_read_is_refused_in_words(tmp_path: Path, value: str) -> None:
+    """A date that no calendar has was a traceback."""
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text(f"name: {value}\n", encoding="utf-8")
+    with pytest.raises(RecipeError, match="is not valid YAML"):
+        load_recipe(recipe)
+
+
 def test_a_missing_key_is_named(tmp_path: Path) -> None:
     file = tmp_path / "mine.yaml"
     file.write_text("kind: medusa\n")
