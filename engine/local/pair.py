@@ -41,6 +41,7 @@ from engine.models.checkpoints.gguf.header import forget_strings
 from engine.models.families import described
 from engine.values.method_titles import method_title
 from engine.vision.encoder import ImageEncoder
+from engine.vision.plan import PLACEHOLDER
 
 log = logging.getLogger(__name__)
 
@@ -150,9 +151,9 @@ def _images(plan: LoadPlan, codec: TextCodec) -> ImageEncoder | str:
     """Return what sees images for the target, or why nothing does. Its tower is loaded with the first."""
     if isinstance(plan.vision, str):
         return plan.vision
-    token = codec.token_named(plan.vision.placeholder)
+    token = codec.token_named(PLACEHOLDER)
     if token is None or not codec.has_template:
-        lacking = "chat template" if token is not None else f"token {plan.vision.placeholder}"
+        lacking = "chat template" if token is not None else f"token {PLACEHOLDER}"
         name = plan.files.pairing.target.name
         return f"{name} cannot see images: its files have no {lacking}."
     return ImageEncoder(plan.vision, token, plan.device.torch_device, plan.device.threads)

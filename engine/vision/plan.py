@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -27,16 +27,6 @@ if TYPE_CHECKING:
 
 PREFIX = "mmproj-"
 """The beginning of the names of such files."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Reader:
-    """How files of one projector are read: to a kind of tower, its configuration, and transformers' name
-    of each tensor, with a number that of a frame's part."""
-
-    kind: str
-    config: Callable[[GgufHeader], dict[str, Any]]
-    name: Callable[[str], str | tuple[str, int] | None]
 
 
 def beside(model: Path) -> Path | None:
@@ -68,7 +58,7 @@ def _described(header: GgufHeader) -> VisionPlan:
     values, file = header.metadata, header.file
     if values.get("general.architecture") != "clip":
         raise ModelError(f"{file.name} is not an mmproj file of llama.cpp.")
-    reader = _reader(header)
+    _check_projector(header)
     wide = any(
         one.dtype == "F32" and len(one.shape) == 2 and name.startswith("v.blk.")
         for name, one in header.tensors.items()
@@ -79,53 +69,42 @@ def _described(header: GgufHeader) -> VisionPlan:
         for name in ("image_mean", "image_std")
         if f"clip.vision.{name}" in values
     }
-    prepare = {**KINDS[reader.kind].prepare, **given}
     hidden = int(values["clip.vision.projection_dim"])
-    config = reader.config(header)
-    return VisionPlan(reader.kind, config, hidden, prepare, file, "", count, wide)
+    return VisionPlan(_config(header), hidden, {**_PREPARE, **given}, file, "", count, wide)
 
 
-def _reader(header: GgufHeader) -> _Reader:
-    """Return how to read a file. Raises ModelError for a projector that is not computed here."""
+def _check_projector(header: GgufHeader) -> None:
+    """Raise ModelError for a projector that is not computed here."""
     values = header.metadata
     projector = values.get("clip.vision.projector_type") or values.get("clip.projector_type")
-    if projector in _READERS:
-        return _READERS[str(projector)]
-    raise ModelError(
-        f"the projector {projector!r} of {header.file.name} is not supported yet; "
-        f"supported are {', '.join(_READERS)}."
-    )
+    if projector != _PROJECTOR:
+        raise ModelError(
+            f"the projector {projector!r} of {header.file.name} is not supported yet; "
+            f"supported is {_PROJECTOR}."
+        )
 
 
 def weights(file: Path, dtype: torch.dtype) -> dict[str, Tensor]:
     """Return the tensors by transformers' names. Raises ModelError."""
+    import torch
+
     from engine.models.checkpoints.gguf.tensors import read_floats
 
     header = read_gguf_header(file)
-    named = _reader(header).name
-    found: dict[str, Tensor] = {}
-    joined: dict[str, dict[int, Tensor]] = {}
-    for name in header.tensors:
-        place = named(name)
-        if place is None:
-            continue
-        tensor = read_floats(header, name).to(dtype)
-        if isinstance(place, tuple):
-            joined.setdefault(place[0], {})[place[1]] = tensor
-        else:
-            found[place] = tensor
-    import torch
-
-    # Frames of a patch, which llama.cpp keeps apart.
-    for place, parts in joined.items():
-        found[place] = torch.stack([parts[at] for at in sorted(parts)], dim=2)
-    return found
+    _check_projector(header)
+    found: dict[str, list[Tensor]] = {}
+    for name in sorted(header.tensors):
+        if place := _name(name):
+            found.setdefault(place, []).append(read_floats(header, name).to(dtype))
+    # llama.cpp keeps the frames of a patch apart.
+    return {
+        place: torch.stack(parts, dim=2) if place == _PATCHES else parts[0]
+        for place, parts in found.items()
+    }
 
 
-# ---- Qwen3-VL and Qwen3.5
-
-
-def _qwen(header: GgufHeader) -> dict[str, Any]:
+def _config(header: GgufHeader) -> dict[str, Any]:
+    """Return a tower's configuration as transformers has it."""
     values = header.metadata
 
     def size(key: str) -> int:
@@ -151,11 +130,14 @@ def _qwen(header: GgufHeader) -> dict[str, Any]:
     }
 
 
-_QWEN_PARTS: Mapping[str, str] = {
+_PARTS: Mapping[str, str] = {
     "ln1": "norm1", "ln2": "norm2", "attn_qkv": "attn.qkv", "attn_out": "attn.proj",
     "ffn_up": "mlp.linear_fc1", "ffn_down": "mlp.linear_fc2",
 }  # fmt: skip
-_QWEN_OUTER: Mapping[str, str] = {
+_PATCHES = "patch_embed.proj.weight"
+_OUTER: Mapping[str, str] = {
+    "v.patch_embd.weight": _PATCHES,
+    "v.patch_embd.weight.1": _PATCHES,
     "v.position_embd.weight": "pos_embed.weight",
     "v.patch_embd.bias": "patch_embed.proj.bias",
     "v.post_ln.weight": "merger.norm.weight",
@@ -165,23 +147,25 @@ _QWEN_OUTER: Mapping[str, str] = {
     "mm.2.weight": "merger.linear_fc2.weight",
     "mm.2.bias": "merger.linear_fc2.bias",
 }
-_PATCHES: Mapping[str, int] = {"v.patch_embd.weight": 0, "v.patch_embd.weight.1": 1}
 
 
-def _qwen_name(name: str) -> str | tuple[str, int] | None:
-    """See ``_Reader``."""
-    if name in _PATCHES:
-        return "patch_embed.proj.weight", _PATCHES[name]
+def _name(name: str) -> str | None:
+    """Return transformers' name of a tensor; that of patches for each of their frames."""
     if match := re.fullmatch(r"v\.blk\.(\d+)\.(\w+)\.(weight|bias)", name):
-        part = _QWEN_PARTS.get(match[2])
+        part = _PARTS.get(match[2])
         return part and f"blocks.{match[1]}.{part}.{match[3]}"
-    return _QWEN_OUTER.get(name)
+    return _OUTER.get(name)
 
 
-_READERS: Mapping[str, _Reader] = {"qwen3vl_merger": _Reader("qwen3_5", _qwen, _qwen_name)}
-"""By projector."""
-
-
+_PROJECTOR = "qwen3vl_merger"
+"""Of the files that are read: Qwen3-VL's and Qwen3.5's."""
+_MODELS = "qwen3_5", "qwen3_5_moe"
+"""The model types of models whose towers are computed here."""
+PLACEHOLDER = "<|image_pad|>"
+"""The name of the token that stands for each row of an image."""
+_HALF = (0.5, 0.5, 0.5)
+_PREPARE = {"image_mean": _HALF, "image_std": _HALF, "least": 65_536, "most": 16_777_216}
+"""How images are prepared, where no file says it."""
 MOST_TOKENS = 1024
 """Tokens of an image, at most: reading them takes a processor as long as a page of text."""
 _PREPARING = "preprocessor_config.json", "processor_config.json"
@@ -191,7 +175,6 @@ _PREPARING = "preprocessor_config.json", "processor_config.json"
 class VisionPlan:
     """A model's vision tower. ``config`` and ``prepare`` are as transformers has them.
 
-    kind         of the tower: a key of ``KINDS``
     config       vision_config
     hidden       width of the rows of embeddings
     prepare      mean and std of pixels, least and most pixels of an image
@@ -201,7 +184,6 @@ class VisionPlan:
     wide         True if these are in float32
     """
 
-    kind: str
     config: Mapping[str, Any]
     hidden: int
     prepare: Mapping[str, Any]
@@ -214,30 +196,6 @@ class VisionPlan:
     def name(self) -> str:
         """What it is called in lists of what takes memory."""
         return f"the vision tower in {self.path.name}"
-
-    @property
-    def placeholder(self) -> str:
-        """The name of the token that stands for each row of an image."""
-        return KINDS[self.kind].placeholder
-
-
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """A kind of tower. ``placeholder``: see ``VisionPlan``; ``prepare``: what no file says."""
-
-    placeholder: str
-    prepare: Mapping[str, Any]
-
-
-_HALF = (0.5, 0.5, 0.5)
-KINDS: Mapping[str, Kind] = {
-    "qwen3_5": Kind(
-        "<|image_pad|>",
-        {"image_mean": _HALF, "image_std": _HALF, "least": 65_536, "most": 16_777_216},
-    ),
-}
-"""Towers that are computed here, by the model types of their models."""
-_MODELS: Mapping[str, str] = {"qwen3_5": "qwen3_5", "qwen3_5_moe": "qwen3_5"}
 
 
 def vision_of(checkpoint: Checkpoint, name: str = "") -> VisionPlan | str:
@@ -265,12 +223,11 @@ def _inside(checkpoint: Checkpoint, name: str) -> VisionPlan | str:
     root = next((one for one in ("model.visual.", "visual.") if _has(checkpoint, one)), None)
     if root is None:
         return f"{name} cannot see images: the weights of its vision tower are not in its files."
-    kind = _MODELS[model]
     tensors = [info for name, info in checkpoint.tensors.items() if name.startswith(root)]
     wide = any(info.dtype == "F32" and len(info.shape) > 1 for info in tensors)
     count = sum(math.prod(info.shape) for info in tensors)
-    prepare = {**KINDS[kind].prepare, **_preparing(checkpoint.path)}
-    return VisionPlan(kind, config, checkpoint.hidden, prepare, checkpoint.path, root, count, wide)
+    prepare = {**_PREPARE, **_preparing(checkpoint.path)}
+    return VisionPlan(config, checkpoint.hidden, prepare, checkpoint.path, root, count, wide)
 
 
 def _has(checkpoint: Checkpoint, root: str) -> bool:
@@ -300,7 +257,7 @@ def _beside(checkpoint: Checkpoint, name: str) -> VisionPlan | str:
         )
     found = _described(read_gguf_header(file))
     model = str(checkpoint.config.get("model_type"))
-    if found.kind != _MODELS.get(model.removesuffix("_text")):
+    if model.removesuffix("_text") not in _MODELS:
         return f"{name} cannot see images with {file.name}: that belongs to another kind of model."
     if found.hidden != checkpoint.hidden:
         return (
