@@ -246,7 +246,7 @@ def test_a_model_whose_files_are_absent_is_unknown_not_fitting(tmp_path: Path) -
     )
     catalog = load_catalog(write(tmp_path, text))
     assert catalog.model("ghost").parameters == 0
-    reasons = {choice.spec.id: choice.reason for choice in catalog.drafts_for("big")}
+    reasons = {choice.spec.id: choice.reason for choice in catalog.drafts_for(catalog.model("big"))}
     assert "are missing" in str(reasons["ghost"])
 
 

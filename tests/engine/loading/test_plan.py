@@ -81,7 +81,7 @@ def test_what_may_be_used_goes_with_the_plan(
     for device in (plan.device, plan.target.device, plan.draft and plan.draft.device):
         assert device and device.torch_device.type == "cpu"
         assert not device.native and not device.cuda_graphs and device.threads == 1
-    assert plan.linear_factory.library is None
+    assert plan.sizes.linear_factory.library is None
     assert plan.footprint.keys() == {"target", "draft", *(head.kind for head in plan.heads)}
 
 
