@@ -347,7 +347,7 @@ class IdleLearning:
             plan, place = subject.head, subject.place
             if place.state().used:
                 plan = place.plan(pair.plan.target.checkpoint, plan)
-            pair.session.use_head(heads.load(plan, pair.plan.linear_factory))
+            pair.session.use_head(heads.load(plan, pair.plan.sizes.linear_factory))
 
         self._local().when_idle(swap)
 

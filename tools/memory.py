@@ -19,7 +19,7 @@ from app import paths
 from app.inventory import open_inventory
 from engine.errors import ForetokenError
 from engine.events import Failed
-from engine.loading import hub
+from engine.loading.hub import disk
 from engine.loading.planning.forecast import forecast
 from engine.loading.request import LoadRequest
 from engine.local.engine import LocalEngine
@@ -55,8 +55,8 @@ def main(arguments: list[str] | None = None) -> int:
 def measure(pair: str, context: int, proposer: str, quantization: str) -> dict[str, object]:
     """Bytes by name, and the error of the prediction."""
     data_dir = paths.data_folder(None)
-    catalog, models = open_inventory(data_dir).catalog, hub.models_folder(data_dir)
-    locate = partial(hub.locate, models=models)
+    catalog, models = open_inventory(data_dir).catalog, disk.models_folder(data_dir)
+    locate = partial(disk.locate, models=models)
     request = LoadRequest.parse(pair, context=context, quantization=quantization)
     predicted = forecast(catalog.resolve(request, locate), request, locate, context)
     from engine.local import pair as _  # noqa: F401  # what a load imports is no part of the pair

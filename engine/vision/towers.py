@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
@@ -105,9 +105,9 @@ class Tower:
             from transformers.utils.logging import disable_progress_bar
 
             disable_progress_bar()  # a bar of its own in the terminal
-            config = Qwen3_5VisionConfig(**_known(self.plan.config))
+            config, kind = Qwen3_5VisionConfig(**_known(self.plan.config)), Qwen3_5VisionModel
             with torch.random.fork_rng(devices=[]):
-                module, found = Qwen3_5VisionModel.from_pretrained(
+                module, found = cast(Any, kind).from_pretrained(
                     None,
                     config=config,
                     state_dict=self._weights(),

@@ -41,7 +41,9 @@ class Compatibility:
     def cross_vocabulary(self) -> str | None:
         """How a pair with two vocabularies drafts, as the end of a sentence; None with one."""
         shared = self.shared
-        return shared and (
+        if shared is None:
+            return None
+        return (
             f"different vocabulary ({percent(shared.of_target)} of the target's "
             f"{shared.target:,} tokens are among the draft's {shared.draft:,}); its text is "
             "split into the target's tokens"
