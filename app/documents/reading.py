@@ -5,7 +5,6 @@ from __future__ import annotations
 import stat
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from app.documents.extracted import MOST_PAGES, SECONDS
 from app.storage.attachments import Attachment
@@ -60,15 +59,6 @@ def read_file(path: Path, name: str, *, source: str = "", content_type: str = ""
     except WorkFailed as error:
         why = str(error) if error.kind == "Unreadable" else "is damaged and cannot be read."
         raise InvalidRequest("files", f"{name} {why}") from error
-    return _read(found, name, source)
-
-
-def is_pdf(content: bytes) -> bool:
-    """Return whether the content of a file, or its beginning, is that of a PDF."""
-    return b"%PDF-" in content[:_START]
-
-
-def _read(found: dict[str, Any], name: str, source: str) -> ReadDocument:
     attachment = Attachment(
         name if not source else found["title"].split("\n")[0][:200] or name,
         text=found["text"],
@@ -78,3 +68,8 @@ def _read(found: dict[str, Any], name: str, source: str) -> ReadDocument:
         source=source,
     )
     return ReadDocument(attachment, tuple(f"Of {name}, {note}." for note in found["notes"]))
+
+
+def is_pdf(content: bytes) -> bool:
+    """Return whether the content of a file, or its beginning, is that of a PDF."""
+    return b"%PDF-" in content[:_START]

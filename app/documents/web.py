@@ -21,7 +21,7 @@ from urllib.parse import SplitResult, quote, urljoin, urlsplit, urlunsplit
 
 from app.documents.reading import ReadDocument, read_file
 from app.web.listen import is_address
-from engine.errors import InvalidRequest
+from engine.errors import InvalidRequest, what_failed
 
 LARGEST = 16 << 20
 """Bytes of a page, unpacked."""
@@ -152,8 +152,7 @@ def _get(
     # http.client raises ValueError for some malformed answers, as for a chunk of negative size.
     except (OSError, ValueError, http.client.HTTPException) as error:
         late = time.monotonic() >= deadline or isinstance(error, TimeoutError)
-        named = getattr(error, "strerror", None) or str(error) or type(error).__name__
-        why = "it takes too long" if late else f"the connection failed ({named})"
+        why = "it takes too long" if late else f"the connection failed ({what_failed(error)})"
         raise _failed(url, why) from None
 
 

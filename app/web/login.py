@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import html
 import secrets
+from string import Template
 from urllib.parse import quote, urlsplit
 
 from starlette.datastructures import QueryParams
@@ -16,6 +17,7 @@ from starlette.requests import HTTPConnection
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.types import Receive, Scope, Send
 
+from app import paths
 from app.web.installable import HEAD, ICONS
 from app.web.switch import ApiSwitch
 
@@ -30,28 +32,6 @@ _POLICY = (
     "form-action 'self'; frame-ancestors 'none'"
 )
 _WRONG = "Wrong key. Use the one that Foretoken was started with, or printed when it started."
-_PAGE = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
-<meta name="color-scheme" content="light dark"><title>Foretoken</title>
-{head}
-<link rel="icon" href="{icon}">
-<style>
-body {{ font: 1rem/1.5 system-ui, sans-serif; margin: 1rem; min-height: 90vh; }}
-body {{ display: grid; place-items: center; }}
-form {{ display: grid; gap: .75rem; width: min(24rem, 100%); }}
-h1 {{ font-size: 1.25rem; margin: 0; }}
-p {{ margin: 0; }}
-input, button {{ font: inherit; padding: .5rem .75rem; border-radius: .375rem; border: 1px solid; }}
-</style></head><body>
-<form method="post" action="{path}">
-<h1>Foretoken</h1>
-<label for="key">Enter the API key of this Foretoken.</label>
-<input id="key" name="key" type="password" autocomplete="current-password" required autofocus>
-<input name="next" type="hidden" value="{next}">
-<p role="alert">{problem}</p>
-<button>Open</button>
-</form></body></html>
-"""
 
 
 class Login:
@@ -123,7 +103,8 @@ def _page(after: str, problem: str = "", status: int = 200) -> Response:
         "Content-Security-Policy": _POLICY,
         "Cache-Control": "no-store",
     }
-    text = _PAGE.format(
+    page = Template((paths.assets() / "install" / "login.html").read_text("utf-8"))
+    text = page.substitute(
         head=HEAD,
         icon=f"{ICONS}/foretoken.svg",
         path=PATH,

@@ -52,8 +52,7 @@ class TextFormatBody(JsonSchemaBody):
         missing."""
         if self.type == "json_schema" and self.schema_ is None:
             raise missing("text.format.schema")
-        schema = JsonSchemaBody(schema=self.schema_, strict=self.strict)
-        return ResponseFormatBody(type=self.type, json_schema=schema)
+        return ResponseFormatBody(type=self.type, json_schema=self)
 
 
 class TextBody(Body):
