@@ -85,8 +85,8 @@ def _heading(style: str) -> str:
     """Return Markdown's mark of a heading's style: "Heading2" is ``## ``."""
     if style == "Title":
         return "# "
-    level = style.removeprefix("Heading").strip()
-    return f"{'#' * int(level)} " if style != level and level in "123456" and level else ""
+    level = re.fullmatch(r"Heading\s*([1-6])", style)
+    return f"{'#' * int(level[1])} " if level else ""
 
 
 def read_docx(archive: zipfile.ZipFile) -> Extracted:

@@ -150,7 +150,7 @@ def server_of(name: str, entry: Mapping[str, Any]) -> ServerConfig:
         url=_text(name, "url", url),
         headers=_map(name, "headers", entry.get("headers")),
         on=not off,
-        timeout_s=float(seconds),
+        timeout_s=seconds,
         tools_off=frozenset(_texts(name, "tools_off", entry.get("tools_off"))),
     )
 

@@ -83,6 +83,7 @@ def test_the_forms_of_other_apps_are_read(written: dict[str, Any], line: str) ->
         ('{"mcpServers": {"a": {"command": "x", "env": {"K": 1}}}}', "env of a"),
         ('{"mcpServers": {"a": {"command": "x", "type": "grpc"}}}', "supported are stdio"),
         ('{"mcpServers": {"a": {"command": "x", "timeout_s": 0}}}', "time limit"),
+        (f'{{"a": {{"command": "x", "timeout_s": 1{"0" * 400}}}}}', "time limit"),
         ('{"mcpServers": {"a\\u0000": {"command": "x"}}}', "name"),
     ],
 )

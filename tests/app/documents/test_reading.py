@@ -45,6 +45,8 @@ def test_word_files_keep_headings_tables_and_pages(tmp_path: Path) -> None:
     whole = read(tmp_path, "a.docx", made.docx(body)).attachment
     assert whole.text == "# Foxes\nThey are red.\na | b | \n1 | 2 |"
     assert whole.kind == "document"
+    odd = made.docx(paragraph("Foxes", "Heading123"))
+    assert read(tmp_path, "d.docx", odd).attachment.text == "Foxes"
     stops = '<w:tabs><w:tab w:val="left" w:pos="720"/><w:tab w:val="right" w:pos="9360"/></w:tabs>'
     typed = f"<w:p><w:pPr>{stops}</w:pPr><w:r><w:t>1</w:t><w:tab/><w:t>Foxes</w:t></w:r></w:p>"
     tabbed = read(tmp_path, "c.docx", made.docx(paragraph("Contents") + typed))
