@@ -412,8 +412,9 @@ def test_a_call_whose_server_is_stopped_meanwhile_says_so() -> None:
         "x", command=sys.executable, args=("-S", "-c", "import time; time.sleep(60)")
     )
     with closing(using(config)) as servers:
+        before = set(threading.enumerate())
         called = servers.call("x", "add", {})
-        until(lambda: any(each.name == "tool server's errors" for each in threading.enumerate()))
+        until(lambda: "tool server's errors" in {t.name for t in {*threading.enumerate()} - before})
         servers.stop("x")
         assert called.result(60).text == "The server x is not available. It was stopped."
 
