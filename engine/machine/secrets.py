@@ -56,6 +56,15 @@ class Secret:
             return login, SecretSource.LOGIN if login else SecretSource.NOWHERE
         return stored, source
 
+    def sent(self) -> str | None:
+        """Return the secret as a header sends it. Raises InvalidRequest for what no header can hold:
+        ``store`` sees neither variables nor what others stored."""
+        text, source = self.get()
+        if text is not None and not text.isascii():
+            place = self.variable if source is SecretSource.ENVIRONMENT else source
+            raise InvalidRequest(self.malformed.field, f"{place}: {self.malformed}")
+        return text
+
     def store(self, text: str) -> SecretSource:
         """Store a secret and return where. Raises InvalidRequest for a malformed one, DiskError."""
         text = text.strip()

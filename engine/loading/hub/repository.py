@@ -86,7 +86,7 @@ def look_up(text: str, models: Path = Path(), wanted: str = "") -> Repository:
     from engine.loading.hub.errors import Retry, explain_errors
 
     spec = ModelSpec(id=name, name=name.split("/")[1], repository=name, revision=revision)
-    api = HfApi(endpoint=endpoint(), token=hub_token().get()[0])
+    api = HfApi(endpoint=endpoint(), token=hub_token().sent())
     retry = Retry(lambda: None, lambda why: None)
     with explain_errors(replace(spec, file=wanted), folder_for(spec, models)):
         info = retry.call(
@@ -236,7 +236,7 @@ def search(words: str) -> tuple[Hit, ...]:
         "limit": MOST,
         "expand": ["downloads", "likes", "gated"],
     }
-    headers = build_hf_headers(token=hub_token().get()[0])
+    headers = build_hf_headers(token=hub_token().sent())
     address = f"{endpoint()}/api/models"
     try:
         response = get_session().get(address, params=parameters, headers=headers, timeout=ANSWER_S)

@@ -134,7 +134,7 @@ class Transfer:
         self._cancelled = cancelled
         self._commit = spec.revision
         self._meter = Meter(self._repository, on_progress)
-        self._token, _ = hub_token().get()
+        self._token = hub_token().sent()
         self._retry = Retry(
             self._stop_if_cancelled, lambda why: self._meter.wait(self._repository, why)
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import stat
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
@@ -11,6 +12,7 @@ import pytest
 
 from engine.errors import InvalidRequest, TokenNeeded
 from engine.loading.hub.fetch import download
+from engine.loading.hub.repository import look_up, search
 from engine.machine.secrets import SecretSource, hub_token
 from tests.engine.loading.hub.conftest import SPEC, failure
 from tests.support.hub_server import HostedRepository, HubServer
@@ -54,6 +56,18 @@ def test_what_is_no_token_is_refused(server: HubServer) -> None:
         with pytest.raises(InvalidRequest, match="not an access token"):
             hub_token().store(text)
     assert not hub_token().file.exists()
+
+
+@pytest.mark.parametrize(
+    "ask", [lambda models: download(SPEC, models), lambda _: look_up("o/n"), lambda _: search("x")]
+)
+def test_a_variable_that_no_header_can_hold_is_refused_by_name(
+    server: HubServer, models: Path, monkeypatch: pytest.MonkeyPatch, ask: Callable[[Path], object]
+) -> None:
+    """It was an error of Python's encoder, and a search blamed HF_ENDPOINT."""
+    monkeypatch.setenv("HF_TOKEN", "hf_ü")
+    with pytest.raises(InvalidRequest, match="HF_TOKEN: This is not an access token"):
+        ask(models)
 
 
 def test_a_private_repository_asks_for_a_token_and_a_missing_one_does_not(
