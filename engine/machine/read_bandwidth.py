@@ -7,6 +7,8 @@ from time import perf_counter
 
 import torch
 
+from engine.machine import threads
+
 BYTES = 256_000_000
 """More than any cache."""
 _WARM_UP = 2
@@ -31,14 +33,10 @@ class Memory:
         return self.buffer.nbytes / median(seconds[_WARM_UP:]) / 1e9
 
 
-def read_bandwidth(threads: int, repeats: int = 9) -> float:
+def read_bandwidth(count: int, repeats: int = 9) -> float:
     """Return GB/s that so many of torch's threads read."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads)
-    try:
+    with threads.using(count):
         return Memory().bandwidth(repeats)
-    finally:
-        torch.set_num_threads(before)
 
 
 def gpu_bandwidth(device: torch.device) -> float | None:

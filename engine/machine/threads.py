@@ -34,6 +34,19 @@ def use(count: int | None = None) -> int:
 
 
 @contextmanager
+def using(count: int | None) -> Iterator[None]:
+    """Set torch's number of threads in the calling thread for a block; None is ``default``."""
+    import torch
+
+    before = torch.get_num_threads()
+    use(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@contextmanager
 def restored_on_error() -> Iterator[None]:
     """Restore torch's number of threads in the calling thread if the block raises."""
     import torch

@@ -42,12 +42,8 @@ def choose_device(device: Device, count: int | None) -> torch.device:
 @contextmanager
 def torch_yields(model: Model) -> Iterator[None]:
     """Give torch one thread while a compiled model answers: torch's would spin beside the step's."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1 if model.info.compiled else before)
-    try:
+    with threads.using(1 if model.info.compiled else torch.get_num_threads()):
         yield
-    finally:
-        torch.set_num_threads(before)
 
 
 @cache

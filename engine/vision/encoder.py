@@ -141,12 +141,8 @@ class ImageEncoder:
         return rows
 
     def _compute(self, pixels: Pixels, cancelled: Callable[[], bool]) -> Tensor:
-        before = torch.get_num_threads()
-        threads.use(self._count)
-        try:
+        with threads.using(self._count):
             return self._tower.embeddings(pixels, cancelled)
-        finally:
-            torch.set_num_threads(before)
 
     def close(self) -> None:
         """Release the tower."""

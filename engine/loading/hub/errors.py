@@ -164,8 +164,6 @@ BACKOFF_S = 1.0
 LONGEST_WAIT_S = 300.0
 """Seconds; if the hub asks for a longer wait, the download fails and says so."""
 
-TOO_MANY_REQUESTS = 429
-
 
 class Retry:
     """Retries calls. While it waits it calls ``stop``, which may raise, and ``on_wait`` with the
@@ -212,7 +210,7 @@ def may_pass(error: BaseException) -> bool:
     """Return whether a retry may help."""
     if isinstance(error, OfflineModeIsEnabled):
         return False
-    return is_connection_error(error) or status_of(error) == TOO_MANY_REQUESTS
+    return is_connection_error(error) or status_of(error) == 429  # too many requests
 
 
 def status_of(error: BaseException) -> int | None:
