@@ -20,6 +20,7 @@ from app.ui.rounds.speeds import Speeds
 from app.ui.words.names import titles
 from engine.api import SEPARATOR, LoadRequest
 from engine.errors import InvalidRequest, ModelError
+from engine.files import expanded
 from engine.loading.inventory import (
     DraftChoice,
     Forecast,
@@ -28,7 +29,6 @@ from engine.loading.inventory import (
     ModelSpec,
     break_even,
 )
-from engine.machine import memory
 from engine.stats import times
 from engine.values.method_titles import head_title, method_title
 from engine.values.units import format_bytes
@@ -66,9 +66,6 @@ class ModelsBackend:
             "problems": list(self.runtime.catalog.problems),
             "unusable": self._unusable(found.found),
             "folders": [self._folder(path) for path in found.folders],
-            "memory": words.memory(
-                format_bytes(memory.free_bytes()), format_bytes(memory.total_bytes())
-            ),
         }
 
     def _place(self, place: str) -> str:
@@ -148,7 +145,8 @@ class ModelsBackend:
         tried = self._speeds.tried(target.id, draft.id)
         if tried is None or tried.speedup is None:
             return {"measured": None, "faster": False}
-        told = words.tried(tried.speedup, tried.replies)
+        chats = "1 reply" if tried.replies == 1 else f"the last {tried.replies} replies"
+        told = f"{times(tried.speedup)} in {chats} here"
         return {"measured": told, "faster": tried.speedup > 1}
 
     def _head(self, target: ModelSpec, head: HeadChoice, best: Best) -> View:
@@ -214,12 +212,10 @@ class ModelsBackend:
             "parts": show_parts(found),
             "needed": format_bytes(memory_fit.needed),
             "free": format_bytes(memory_fit.free),
-            "share": memory_fit.needed / max(memory_fit.needed, memory_fit.free, 1),
             "context": found.context,
             "longest": found.longest,
-            "largest": memory_fit.context,
             "held": found.quantization,
-            "fits": "yes" if memory_fit.fits else "part" if memory_fit.context else "no",
+            "fits": fits(found),
             "sentence": found.sentence,
         }
 
@@ -233,7 +229,7 @@ class ModelsBackend:
         self.runtime.loader.start(request)
         if "folder" in data:
             paths = (request.target, request.draft, *request.heads)
-            opened = (Path(path).expanduser().absolute() for path in paths if path)
+            opened = (expanded(path).absolute() for path in paths if path)
             self.runtime.found.remember(*opened)
         return True
 

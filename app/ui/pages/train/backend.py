@@ -15,16 +15,15 @@ from app.training.runs import State, Status, Trainings
 from app.ui import words
 from app.ui.controls.pickers import Pickers
 from app.ui.endpoints import View, chosen, endpoint
+from app.ui.rounds.speeds import DRAFT
 from app.ui.words.names import titles
 from engine.api import LoadRequest
 from engine.errors import DiskError, ForetokenError, InvalidRequest
-from engine.files import size_on_disk
+from engine.files import expanded, size_on_disk
 from engine.request import PLAIN
 from engine.values.method_titles import method_title
 from engine.values.units import format_bytes
 
-DRAFT_MODEL = "draft"
-"""The proposer, and the kind of drafter, that is a separate model."""
 POINTS = 240
 """Points of the curve, at most: it has no more pixels, and a long run logs more."""
 
@@ -81,9 +80,9 @@ class TrainBackend:
         except ForetokenError:  # it is gone; loading it says so
             return {"rival": options.kind, "base": was, "place": place}
         if pair.heads and pair.draft is not None:
-            was = DRAFT_MODEL
+            was = DRAFT
         elif before.draft is not None:
-            place, was = options.pair, DRAFT_MODEL
+            place, was = options.pair, DRAFT
         return {"rival": options.kind, "base": was, "place": place}
 
     @endpoint
@@ -224,5 +223,5 @@ def _options(data: View) -> TrainingOptions:
         prompts = prompts.strip().strip("\"'")
         if not prompts:
             raise InvalidRequest("prompts", "Enter the path of a prompt file.")
-        prompts = str(Path(prompts).expanduser().absolute())
+        prompts = str(expanded(prompts).absolute())
     return TrainingOptions(str(data["target"]), str(data["kind"]), prompts, minutes)

@@ -93,6 +93,9 @@ def test_a_done_run_names_its_pair_though_another_process_entered_it(
         ({"prompts": "  "}, "path of a prompt file"),
         ({"prompts": "chats"}, "0 different prompts"),
         ({"prompts": "/no/such/file"}, "cannot be read"),
+        ({"prompts": "~nobody/file"}, "cannot be read"),
+        ({"minutes": "nan"}, "training time"),
+        ({"minutes": "inf"}, "training time"),
     ],
 )
 def test_a_mistake_in_the_form_is_refused_in_words(
