@@ -8,18 +8,17 @@ from collections.abc import Mapping
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from app.ui import words
 from app.web.page_policy import rewriting
 
 PAGES: Mapping[str, str] = {
-    "chat": words.CHAT,
-    "race": words.RACE,
-    "tune": words.TUNE,
-    "models": words.MODELS,
-    "train": words.TRAIN,
-    "server": words.SERVER,
-    "plan": words.PLAN,
-    "settings": words.SETTINGS,
+    "chat": "Chat",
+    "race": "Race",
+    "tune": "Tune",
+    "models": "Models",
+    "train": "Train",
+    "server": "Server",
+    "plan": "Plan",
+    "settings": "Settings",
 }
 """Names of pages by the first part of their addresses. A page's element has the id ``NAME-page``."""
 
@@ -31,10 +30,9 @@ _ROOT = b"""<base href="/" /><style>
 body:not(:has(.ft-page))::after {
   content: "Loading Foretoken"; position: fixed; inset: 40% 0 auto; text-align: center;
 }
-body:not(:has(.ft-page)) [data-testid="status-tracker"] { display: none; }
 </style>
 """
-"""The base of relative addresses, and a notice until Gradio has built the pages, after a second."""
+"""The base of relative addresses, and a notice until a script has drawn the page."""
 _NO_TIMER = r"""{
   const ask = window.requestAnimationFrame, timer = /^\(\) ?=> ?\{[^{}]{0,40}performance\.now\(\) ?-/;
   window.requestAnimationFrame = (act) => timer.test(act) ? 0 : ask(act);

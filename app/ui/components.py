@@ -19,15 +19,11 @@ _AT_ONCE, _MOST_WAITING = 4, 16
 """Calls of an endpoint marked ``waits`` that run at once, and that wait for their turn."""
 
 
-def page(name: str, *backends: object) -> None:
-    """Build what holds the endpoints that the page ``name`` may call, inside the current blocks."""
-    functions = tuple(each for backend in backends for each in endpoints_of(backend))
-    holder(functions, elem_id=f"{name}-view")
-
-
-def holder(functions: tuple[Callable[[Any], Any], ...], **arguments: Any) -> gr.HTML:
-    """Return a component that shows nothing and through which Gradio serves ``functions``."""
-    return gr.HTML(server_functions=[_server_function(each) for each in functions], **arguments)
+def page(name: str, *backends: object) -> gr.HTML:
+    """Return a component that shows nothing and through which Gradio serves the endpoints that the page
+    ``name`` may call."""
+    functions = [_server_function(each) for own in backends for each in endpoints_of(own)]
+    return gr.HTML(server_functions=functions, elem_id=f"{name}-view")
 
 
 def _check_origin(function: Callable[..., Any]) -> None:

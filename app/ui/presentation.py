@@ -6,7 +6,6 @@ import hashlib
 from typing import Any
 
 from gradio.themes import Base
-from gradio.themes.utils import sizes
 from starlette.responses import Response
 from starlette.routing import Mount
 from starlette.staticfiles import StaticFiles
@@ -19,34 +18,12 @@ SCRIPT, STYLE, ON_DEMAND = "app.js", "app.css", "katex.js"
 FONT = "fonts/inter-latin-wght-normal.woff2"
 
 
-_FONT = ("Inter Variable", "system-ui", "-apple-system", "Segoe UI", "sans-serif")
-_MONO = ("ui-monospace", "SFMono-Regular", "Menlo", "Consolas", "monospace")
-
-
-def _theme() -> Base:
-    """Return a theme for what is seen before base.css, and for the frames around the scripts' components:
-    system fonts, and base.css's colours by day and by night."""
-    theme = Base(
-        text_size=sizes.text_sm, spacing_size=sizes.spacing_sm, font=_FONT, font_mono=_MONO
-    )
-    return theme.set(
-        body_background_fill="#f5f3ee",
-        body_background_fill_dark="#121416",
-        body_text_color="#23262b",
-        body_text_color_dark="#e6e4de",
-        block_background_fill="transparent",
-        block_background_fill_dark="transparent",
-        block_border_width="0px",
-        block_shadow="none",
-        block_padding="0",
-    )
-
-
 def presentation() -> dict[str, Any]:
     """Return the keyword arguments for ``gr.mount_gradio_app``: theme and static files."""
     assets = paths.assets() / "ui"
     return {
-        "theme": _theme(),
+        # Its own fonts would come from the web.
+        "theme": Base(font="system-ui", font_mono="monospace"),
         "head": style(),  # once more, behind Gradio's own styles
         "favicon_path": str(assets / "img" / "favicon.png"),
         "footer_links": [],

@@ -8,7 +8,7 @@ from app.diagnostics import devices_here
 from app.runtime import Runtime
 from app.ui import words
 from app.ui.words.names import model_title, titles
-from engine.api import AS_STORED, AUTO, FP8
+from engine.api import AS_STORED
 from engine.errors import ForetokenError
 from engine.loading.inventory import ModelSpec
 from engine.values.units import format_bytes
@@ -63,7 +63,7 @@ class Pickers:
         chosen = known.best_draft(known.spec(target), fitting)
         labels = self._labels([choice.spec for choice in fitting])
         drafts = [
-            (words.other_vocabulary(label) if choice.cross_vocabulary else label, choice.spec.id)
+            (f"{label}, different vocabulary" if choice.cross_vocabulary else label, choice.spec.id)
             for label, choice in zip(labels, fitting, strict=True)
         ]
         return [*drafts, none], chosen.id if chosen else "", judged.pending
@@ -105,23 +105,9 @@ class Pickers:
         if self.runtime.locate(spec):
             place = self.runtime.found.place_of(spec)
             return name if place is None else words.found(name, place)
-        return words.away(name, format_bytes(spec.bytes) if spec.repository else None)
-
-    def kv_caches(self) -> list[Choice]:
-        """Return the KV cache formats that can be requested here; fp8 needs a GPU."""
-        return [
-            (label, name)
-            for name, label in words.KV_CACHES.items()
-            if name != FP8 or self.uses_gpu()
-        ]
-
-    def draft_devices(self) -> list[Choice]:
-        """Return the devices that a draft may have here: auto alone without a GPU."""
-        return [
-            (label, name)
-            for name, label in words.DRAFT_DEVICES.items()
-            if name == AUTO or self.uses_gpu()
-        ]
+        if spec.repository:
+            return f"{name}, {format_bytes(spec.bytes)} to download"
+        return f"{name}, files missing"
 
     def uses_gpu(self) -> bool:
         """Return whether loads may use a GPU here."""

@@ -14,6 +14,7 @@ from engine import trace
 from engine.errors import InvalidRequest
 from engine.events import Emitted, Event, Started
 from engine.reply import ReplyState
+from engine.values.units import counted
 
 _PAGE = """<!doctype html>
 <html lang="en">
@@ -44,8 +45,13 @@ def page(lines: Iterable[str], number: int | None = None) -> str:
     Raises InvalidRequest for a file that is no trace, a missing reply, or a reply without rounds.
     """
     replies = _replies(lines)
-    if not replies or not 0 < (number or len(replies)) <= len(replies):
-        raise InvalidRequest("reply", words.no_reply(number, len(replies)))
+    if not replies:
+        raise InvalidRequest(
+            "reply", "This trace has no replies. Use a file from `foretoken chat --trace`."
+        )
+    if not 0 < (number or len(replies)) <= len(replies):
+        has = counted(len(replies), "reply", "replies")
+        raise InvalidRequest("reply", f"This trace has {has}, and none is number {number}.")
     events = replies[(number or len(replies)) - 1]
     rounds = [view.show(e) for e in events if isinstance(e, Emitted) and e.round is not None]
     if not rounds:
@@ -58,8 +64,9 @@ def page(lines: Iterable[str], number: int | None = None) -> str:
     for event in events:
         reply.add(event)
     started = next((e for e in events if isinstance(e, Started)), None)
+    by = f" by {started.model}" if started and started.model else ""
     return _PAGE.format(
-        title=html.escape(words.replay_of(started.model if started else "")),
+        title=html.escape(f"A reply{by}, round by round"),
         facts=html.escape(words.replay_facts(started, reply.statistics)),
         whole="Full reply",
         text=html.escape(reply.text),

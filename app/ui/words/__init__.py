@@ -14,10 +14,6 @@ from engine.stats import Statistics, times
 from engine.values.method_titles import method_title
 from engine.values.units import counted, format_bytes
 
-CHAT, RACE, TUNE = "Chat", "Race", "Tune"
-MODELS, TRAIN, SERVER = "Models", "Train", "Server"
-PLAN, SETTINGS = "Plan", "Settings"
-
 # Chat
 NOT_LOADED = "No model is loaded. Choose one at the top, or open Models."
 GONE = "This message no longer exists. Reload the page."
@@ -181,15 +177,6 @@ def opening(pair: str, message: str) -> str:
     return f"{message} {' + '.join(map(place, pair.split(' + ')))}"
 
 
-def away(name: str, download: str | None) -> str:
-    return f"{name}, {download} to download" if download else f"{name}, files missing"
-
-
-def architecture(name: str) -> str:
-    """Return the name of transformers' class without its task."""
-    return re.sub(r"(ForCausalLM|LMHeadModel|ForConditionalGeneration)$", "", name)
-
-
 def found(name: str, path: str) -> str:
     """Name another program's model by the last part of its name and of the path where it is, unless that
     is the model's own folder."""
@@ -202,15 +189,6 @@ def place(path: str) -> str:
     return re.split(r"[/\\]", path.rstrip("/\\"))[-1]
 
 
-def other_vocabulary(name: str) -> str:
-    return f"{name}, different vocabulary"
-
-
-def tried(speedup: float, replies: int) -> str:
-    chats = "1 reply" if replies == 1 else f"the last {replies} replies"
-    return f"{times(speedup)} in {chats} here"
-
-
 def held(forecast: Forecast, type: str = "") -> str:
     """Return what a model takes in memory, its weights' format or a file's ``type``, and where it is if
     the machine has a GPU: "4.9 GB in 4 bits on the GPU"."""
@@ -218,15 +196,6 @@ def held(forecast: Forecast, type: str = "") -> str:
     stored = f"in {type}" if type else "as stored"
     kind = stored if forecast.quantization == AS_STORED else f"in {bits}"
     return f"{format_bytes(forecast.memory_fit.needed)} {kind} {forecast.where}".rstrip()
-
-
-def too_long(context: int, longest: int, largest: int) -> str:
-    """Refuse a ``context`` beyond a model's ``longest``, of which ``largest`` tokens fit now."""
-    fit = "" if largest >= longest else f", of which {largest:,} fit into memory now"
-    return (
-        f"The context cannot be {context:,} tokens: this model has {longest:,}{fit}. "
-        f"Enter {longest:,} or less."
-    )
 
 
 def loads_there(model: str, place: str, out: str) -> str:
@@ -242,16 +211,6 @@ def duration(seconds: float) -> str:
     return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
 
 
-def no_reply(number: int | None, count: int) -> str:
-    if not count:
-        return "This trace has no replies. Use a file from `foretoken chat --trace`."
-    return f"This trace has {counted(count, 'reply', 'replies')}, and none is number {number}."
-
-
-def replay_of(model: str) -> str:
-    return f"A reply by {model}, round by round" if model else "A reply, round by round"
-
-
 def replay_facts(started: Started | None, statistics: Statistics) -> str:
     parts = [method_title(started.proposer), f"rule {started.acceptance}"] if started else []
     parts.append(
@@ -262,10 +221,6 @@ def replay_facts(started: Started | None, statistics: Statistics) -> str:
     if statistics.telling_speedup:
         parts.append(f"{times(statistics.telling_speedup)} the speed without drafting")
     return " · ".join(parts)
-
-
-def memory(free: str, total: str) -> str:
-    return f"{free} of {total} memory free"
 
 
 def count(number: int) -> str:

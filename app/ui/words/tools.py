@@ -35,15 +35,3 @@ def in_short(why: str) -> str:
 
 def gone(server: str) -> str:
     return f"The server {server} was removed. Reload the page."
-
-
-def line(line: str, sign: str) -> str:
-    example = "NAME=value" if sign == "=" else "Name: value"
-    return f"Write one {example} per line; this line does not match: {line}"
-
-
-def value_again(name: str) -> str:
-    return (
-        f"The value of {name} is not known: hidden values are kept by name, and none has this one. "
-        "Enter the value again."
-    )

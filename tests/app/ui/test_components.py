@@ -11,7 +11,7 @@ import pytest
 from anyio import to_thread
 
 from app.ui import words
-from app.ui.components import holder
+from app.ui.components import page
 from app.ui.endpoints import is_waiting, waits
 from app.ui.pages.chat.composer.attachments import Attachments
 from app.ui.pages.models.servers import ServersBackend
@@ -32,7 +32,7 @@ def test_what_a_function_raises_is_a_refusal_in_words(caplog: pytest.LogCaptureF
     async def broken(data: Any) -> Any:
         raise sqlite3.OperationalError("database is locked")
 
-    view = holder((mistaken, broken))
+    view = page("test", mistaken, broken)
     assert view.mistaken({}) == {"refused": str(REASON)}
     assert "Traceback" not in caplog.text
     assert awaited(view.broken({})) == {"refused": words.FAILED}
@@ -49,7 +49,7 @@ def test_what_waits_for_others_holds_no_shared_thread_and_few_may_wait() -> None
         return "read"
 
     async def attack() -> tuple[int, list[Any]]:
-        view = holder((fetch,))
+        view = page("test", fetch)
         calls = [asyncio.create_task(view.fetch({})) for _ in range(30)]
         while sum(call.done() for call in calls) < 10:
             await asyncio.sleep(0.01)

@@ -229,7 +229,7 @@ def test_a_draft_with_another_vocabulary_is_offered_and_says_so(
     write_sentencepiece(draft)
     assert opened(pickers, folder=str(target), draft=str(draft)) is LoadState.READY
     choices, _, _ = pickers.drafts_of(str(target))
-    assert (words.other_vocabulary("other"), str(draft)) in choices
+    assert ("other, different vocabulary", str(draft)) in choices
     listed = PairBackend(pickers).pair_models()
     assert [row["draft"] for row in listed if row["loaded"]] == ["+ other"], "not the default"
     reasons = {each["name"]: each for each in models(pickers).why_not({"target": "pip"})["drafts"]}

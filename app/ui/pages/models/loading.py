@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 
@@ -9,7 +10,7 @@ from app import diagnostics
 from app.runtime import Runtime
 from app.settings.preferences import LoadOptions
 from app.ui import words
-from app.ui.controls.pickers import Choice, Pickers
+from app.ui.controls.pickers import Pickers
 from app.ui.controls.settings import whole
 from app.ui.endpoints import View, endpoint
 from engine.api import AUTO
@@ -23,10 +24,6 @@ _OPTIONS = {
     "gpu_layers": "gpu_layers",
 }
 """The fields of load options on the page, and those of ``LoadRequest``."""
-
-
-def _choice(value: str, choices: list[Choice]) -> View:
-    return {"value": value, "choices": [{"id": i, "label": label} for label, i in choices]}
 
 
 class LoadBackend:
@@ -52,7 +49,7 @@ class LoadBackend:
         ``context.longest`` is the most that this model can have here, ``context.largest`` the most that
         fits now; 0 if unknown. ``choices`` are those of this machine. ``gpu_layers.most`` is the number
         of the model's layers, 0 without a GPU. ``fixed`` names options of the command line by field,
-        which come first. ``loaded``: the model is loaded; ``reload``: with other options than these.
+        which come first. ``reload``: the model is loaded with other options than these.
         """
         target = str(data["target"])
         kept, loaded = self.runtime.load_options.of(target), self.runtime.engine.loaded
@@ -62,18 +59,23 @@ class LoadBackend:
         return {
             "context": {"value": kept.context, **self._contexts(target)},
             "threads": {"value": kept.threads, "default": default, "most": most},
-            "kv_cache": _choice(kept.kv_cache_dtype, self._pickers.kv_caches()),
-            "draft_device": _choice(kept.draft_device, self._pickers.draft_devices()),
+            "kv_cache": self._choice(kept.kv_cache_dtype, words.KV_CACHES),
+            "draft_device": self._choice(kept.draft_device, words.DRAFT_DEVICES),
             "gpu_layers": {"value": kept.gpu_layers, "most": self._layers(target)},
             "fixed": {
                 field: f"--{name.replace('_', '-')}"
                 for field, name in _OPTIONS.items()
                 if name in self.runtime.fixed
             },
-            "loaded": here is not None,
             "reload": here is not None
             and any(getattr(here.request, n) != getattr(request, n) for n in _OPTIONS.values()),
         }
+
+    def _choice(self, value: str, labels: Mapping[str, str]) -> View:
+        """Return a value and what may be chosen: auto alone without a GPU."""
+        offered = labels if self._pickers.uses_gpu() else {AUTO: labels[AUTO]}
+        choices = [{"id": name, "label": label} for name, label in offered.items()]
+        return {"value": value, "choices": choices}
 
     def _layers(self, target: str) -> int:
         with suppress(ForetokenError):  # a model that is gone
@@ -97,8 +99,12 @@ class LoadBackend:
         target, context = str(data["target"]), whole("context", data.get("context") or None)
         most = self._contexts(target)
         if context and 0 < most["longest"] < context:
+            longest, largest = most["longest"], most["largest"]
+            fit = "" if largest >= longest else f", of which {largest:,} fit into memory now"
             raise InvalidRequest(
-                "context", words.too_long(context, most["longest"], most["largest"])
+                "context",
+                f"The context cannot be {context:,} tokens: this model has {longest:,}{fit}. "
+                f"Enter {longest:,} or less.",
             )
         self.runtime.load_options.keep(
             target,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -31,6 +32,8 @@ from engine.values.units import format_bytes
 
 _STEP = 1 << 30
 """Bytes of free memory that make a difference."""
+_TASK = re.compile(r"(ForCausalLM|LMHeadModel|ForConditionalGeneration)$")
+"""The end of the name of a class of transformers."""
 Best = Mapping[tuple[str, str | None], Default]
 """Measured defaults by the ids of target and draft."""
 
@@ -95,7 +98,7 @@ class Rows:
             "bytes": spec.bytes,
             "size": format_bytes(spec.bytes) if spec.bytes else "",
             "context": f"{spec.context:,}" if spec.context else "",
-            "architecture": words.architecture(found.architecture) if found else "",
+            "architecture": _TASK.sub("", found.architecture) if found else "",
             "type": found.type if found else spec.gguf_type,
             "licence": "" if spec.licence == "unknown" else spec.licence,
             "gated": spec.gated,

@@ -1,7 +1,7 @@
 // What the app stores: its folders, the chat history, and diagnostics.
 
-import { useLayoutEffect, useRef, useState } from "preact/hooks";
-import { Button, CopyButton, ErrorNote, PageLink, Panel, useAnswer, useServer } from "../../shared/components";
+import { useState } from "preact/hooks";
+import * as ui from "../../shared/components";
 import { toClipboard } from "../../shared/browser";
 import { drafts } from "../../shared/form/drafts";
 import { status } from "../../shared/frame/status";
@@ -20,10 +20,10 @@ const FOLDERS = {
 };
 
 export function Folders({ shown }: { shown: boolean }) {
-  const { ask, answer: view, error } = useAnswer<FoldersView>("folders", shown);
+  const { ask, answer: view, error } = ui.useAnswer<FoldersView>("folders", shown);
   return (
-    <Panel title="Folders" data-part="folders">
-      <ErrorNote text={error} />
+    <ui.Panel title="Folders" data-part="folders">
+      <ui.ErrorNote text={error} />
       {!view && !error && <p class="ft-hint">Measuring …</p>}
       {view && (
         <ul class="places ft-list">
@@ -33,7 +33,7 @@ export function Folders({ shown }: { shown: boolean }) {
               <li key={name} data-place={name}>
                 <div>
                   <b>{label}</b> <span class="ft-hint">{there ? size : "not created yet"}</span>{" "}
-                  {name === "models" && <PageLink page="models">Manage downloads</PageLink>}
+                  {name === "models" && <ui.PageLink page="models">Manage downloads</ui.PageLink>}
                 </div>
                 <code>{path}</code>
                 <span class="ft-hint">
@@ -42,8 +42,8 @@ export function Folders({ shown }: { shown: boolean }) {
                   {name === "cache" && ` ${view.packed}`}
                 </span>
                 <div class="ft-row">
-                  <CopyButton text={path} label={`Copy the path of ${label}`} />
-                  <Button
+                  <ui.CopyButton text={path} label={`Copy the path of ${label}`} />
+                  <ui.Button
                     kind="link"
                     text="Open"
                     aria-label={`Open ${label}`}
@@ -56,7 +56,7 @@ export function Folders({ shown }: { shown: boolean }) {
           })}
         </ul>
       )}
-    </Panel>
+    </ui.Panel>
   );
 }
 
@@ -65,19 +65,10 @@ type UserData = { chats: number; chat_bytes: string; remembered_bytes: string; r
 
 // Deletes the chat history, after a question.
 export function History({ shown }: { shown: boolean }) {
-  const { ask, answer: data, setAnswer: setData, error } = useAnswer<UserData>("asked", shown);
-  const [asked, setAsked] = useState(false);
+  const { ask, answer: data, setAnswer: setData, error } = ui.useAnswer<UserData>("asked", shown);
   const [deleted, setDeleted] = useState<{ held: boolean } | null>(null); // held: in memory
-  const first = useRef<HTMLButtonElement>(null);
-  const touched = useRef(false);
-  useLayoutEffect(() => void (touched.current && first.current?.focus()), [asked]); // Enter alone deletes nothing
-  const turn = (on: boolean) => {
-    touched.current = true;
-    setAsked(on);
-  };
   const forget = async () => {
     const left = await ask("forget");
-    turn(false);
     if (!left) return;
     drafts.forgetAll();
     window.dispatchEvent(new Event("foretoken-forgotten"));
@@ -91,7 +82,7 @@ export function History({ shown }: { shown: boolean }) {
     status.refresh();
   };
   return (
-    <Panel title="Delete chat history" data-part="history">
+    <ui.Panel title="Delete chat history" data-part="history">
       {data && (
         <p>
           Deletes {several(data.chats, "chat")} ({data.chat_bytes}), past replies used for drafting (
@@ -102,14 +93,9 @@ export function History({ shown }: { shown: boolean }) {
         Also deletes what drafters learned from chats: stored replies and learned versions. Settings, system prompts,
         models, published drafters, drafters that you trained, and files that you exported stay.
       </p>
-      <ErrorNote text={error} />
+      <ui.ErrorNote text={error} />
       <div class="ft-row">
-        {asked && <Button key="no" ref={first} text="Cancel" onClick={() => turn(false)} />}
-        {asked ? (
-          <Button key="sure" kind="danger" text="Delete permanently" data-act="forget-sure" onClick={forget} />
-        ) : (
-          <Button key="ask" ref={first} kind="danger" text="Delete…" data-act="forget" onClick={() => turn(true)} />
-        )}
+        <ui.SureButton kind="danger" text="Delete…" sure="Delete permanently" data-act="forget" onSure={forget} />
       </div>
       <div role="status">
         {deleted && (
@@ -118,17 +104,17 @@ export function History({ shown }: { shown: boolean }) {
               Chat history deleted.{" "}
               {deleted.held && "The loaded model may still reuse old text from memory until you reload it."}
             </span>
-            {deleted.held && <Button small text="Reload now" onClick={reload} />}
+            {deleted.held && <ui.Button small text="Reload now" onClick={reload} />}
           </div>
         )}
       </div>
-    </Panel>
+    </ui.Panel>
   );
 }
 
 // A report for a bug report, which can be read before it is sent.
 export function Diagnostics() {
-  const { ask, error } = useServer();
+  const { ask, error } = ui.useServer();
   const [text, setText] = useState("");
   const [copied, setCopied] = useState(false);
   const report = async () => (await ask("diagnostics"))?.text ?? "";
@@ -138,18 +124,18 @@ export function Diagnostics() {
   };
   const show = async () => setText(text ? "" : await report());
   return (
-    <Panel title="Diagnostics" data-part="diagnostics">
+    <ui.Panel title="Diagnostics" data-part="diagnostics">
       <p class="ft-hint">For bug reports. Contains no chats and no keys.</p>
-      <ErrorNote text={error} />
+      <ui.ErrorNote text={error} />
       <div class="ft-row">
-        <Button text={copied ? "Copied" : "Copy"} data-act="copy-diagnostics" onClick={copy} />
-        <Button kind="quiet" text={text ? "Hide" : "Show"} data-act="show-diagnostics" onClick={show} />
+        <ui.Button text={copied ? "Copied" : "Copy"} data-act="copy-diagnostics" onClick={copy} />
+        <ui.Button kind="quiet" text={text ? "Hide" : "Show"} data-act="show-diagnostics" onClick={show} />
       </div>
       {text && (
         <pre class="report ft-pre" tabIndex={0} aria-label="Diagnostics">
           {text}
         </pre>
       )}
-    </Panel>
+    </ui.Panel>
   );
 }

@@ -156,9 +156,16 @@ def _lines(text: object, sign: str, kept: Mapping[str, str]) -> dict[str, str]:
         name, there, value = line.partition(sign)
         name, value = name.strip(), value.strip()
         if not there or not name:
-            raise InvalidRequest("env", tool_words.line(line[:80], sign))
+            example = "NAME=value" if sign == "=" else "Name: value"
+            raise InvalidRequest(
+                "env", f"Write one {example} per line; this line does not match: {line[:80]}"
+            )
         if value == MASK and name not in kept:
-            raise InvalidRequest("env", tool_words.value_again(name))
+            raise InvalidRequest(
+                "env",
+                f"The value of {name} is not known: hidden values are kept by name, and none has this "
+                "one. Enter the value again.",
+            )
         found[name] = kept[name] if value == MASK else value
     return found
 
