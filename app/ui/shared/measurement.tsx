@@ -5,25 +5,18 @@ import { Button, usePage, useServer, useStatus, useBack } from "./components";
 import { follow } from "./feed";
 import { answered, away, reason } from "./frame/server";
 import { pairKey } from "./frame/status";
-import { useWatched, Watched } from "./store";
+import { Store, useStore } from "./store";
 
 // A race of two methods; `place` is what the base runs on, null for the loaded model.
 type Proposal = { rival: string; base: string; place: string | null };
 
+const proposals = new Store({ race: null as Proposal | null });
+
 // Proposes a race from another page; null: none.
-export function propose(race: Proposal | null) {
-  proposed = race;
-  proposals.tell();
-}
+export const propose = (race: Proposal | null) => proposals.set({ race });
 
-const proposals = new Watched();
-let proposed: Proposal | null = null;
-
-// Returns the last proposal, and a function that drops it.
-export function useProposal() {
-  const race = useWatched(proposals, () => proposed);
-  return [race, () => propose(null)] as const;
-}
+// Returns the last proposal.
+export const useProposal = () => useStore(proposals).race;
 
 // Asks for the page's offer, again for each pair that is loaded and whenever the page is shown; and follows its last
 // measurement, which may run. `take(state, event)` returns the state after an event, `fresh` is the one before the first.

@@ -169,7 +169,7 @@ def test_everything_asked_is_forgotten_after_a_question(page, app):
     assert page.evaluate("document.activeElement.textContent") == "Cancel"
     page.keyboard.press("Enter")
     forget.locator("[data-act=forget]").click()
-    forget.locator("[data-act=forget-sure]").click()
+    forget.get_by_role("button", name="Delete permanently").click()
     forget.get_by_text("Chat history deleted").wait_for()
     forget.get_by_text("0 chats").wait_for()
     forget.get_by_role("button", name="Reload now").click()

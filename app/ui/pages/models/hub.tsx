@@ -1,7 +1,7 @@
 // Models of the Hugging Face hub: a search by words, or a repository that is named, with its files.
 
-import { useEffect, useState } from "preact/hooks";
-import { Button, CopyButton, ErrorNote, Form, Panel, Status, Tag, TextInput, useServer } from "../../shared/components";
+import { useState } from "preact/hooks";
+import * as ui from "../../shared/components";
 import { type Download, useModels } from "./state";
 
 type Hit = { name: string; downloads: string; likes: string; gated: boolean };
@@ -19,7 +19,7 @@ type Choice = {
 const REPOSITORY = /:\/\/|^\s*[\w.-]+\/[\w.-]+\s*$/;
 
 export function Hub() {
-  const { ask, error } = useServer();
+  const { ask, error } = ui.useServer();
   const [text, setText] = useState("");
   const [asking, setAsking] = useState(false);
   const [named, setNamed] = useState({ name: "", asked: 0 }); // the repository that is open by itself
@@ -34,9 +34,9 @@ export function Hub() {
     setAsking(false);
   };
   return (
-    <Panel class="hub">
-      <Form class="line-form ft-row" onSubmit={submit}>
-        <TextInput
+    <ui.Panel class="hub">
+      <ui.Form class="line-form ft-row" onSubmit={submit}>
+        <ui.TextInput
           label="Model or repository"
           hint="Finds repositories with GGUF files, or opens any repository by owner/name. Only what you type is sent."
           name="repository"
@@ -44,11 +44,11 @@ export function Hub() {
           onChange={setText}
           placeholder="qwen3.5 4b, owner/name, or the address of its page"
         />
-        <Button kind="primary" type="submit" text="Search" disabled={asking} />
-      </Form>
+        <ui.Button kind="primary" type="submit" text="Search" disabled={asking} />
+      </ui.Form>
       <div class="looked-up ft-stack" aria-live="polite">
         {asking && <p class="ft-hint">Searching …</p>}
-        <ErrorNote text={error} />
+        <ui.ErrorNote text={error} />
         {found && !found.length && <p class="ft-hint">No matches. Try fewer words.</p>}
         {found && (
           <ul class="ft-list lines">
@@ -59,7 +59,7 @@ export function Hub() {
         )}
         {named.name && <Repository key={named.asked} name={named.name} />}
       </div>
-    </Panel>
+    </ui.Panel>
   );
 }
 
@@ -71,54 +71,56 @@ function HitLine({ hit }: { hit: Hit }) {
       <span>
         <span class="owner">{owner}/</span>
         <b>{name}</b>{" "}
-        <Tag title="In the last 30 days" text={hit.downloads === "1" ? "1 download" : `${hit.downloads} downloads`} />{" "}
-        <Tag text={hit.likes === "1" ? "1 like" : `${hit.likes} likes`} /> {hit.gated && <Gated />}
+        <ui.Tag
+          title="In the last 30 days"
+          text={hit.downloads === "1" ? "1 download" : `${hit.downloads} downloads`}
+        />{" "}
+        <ui.Tag text={hit.likes === "1" ? "1 like" : `${hit.likes} likes`} /> {hit.gated && <Gated />}
       </span>
-      <Button small aria-expanded={open} aria-label={`Files of ${hit.name}`} onClick={() => setOpen(!open)}>
+      <ui.Button small aria-expanded={open} aria-label={`Files of ${hit.name}`} onClick={() => setOpen(!open)}>
         Files
-      </Button>
+      </ui.Button>
       {open && <Repository name={hit.name} />}
     </li>
   );
 }
 
 export const Gated = () => (
-  <Tag title="The owner asks you to accept terms; needs an access token" look="warn" text="gated" />
+  <ui.Tag title="The owner asks you to accept terms; needs an access token" look="warn" text="gated" />
 );
 
 // The files of a repository.
 function Repository({ name }: { name: string }) {
   const { open, download, busy } = useModels();
-  const { ask, error } = useServer();
-  const [found, setFound] = useState<any>(null);
-  const look = async () => setFound(await ask("look_up", { repository: name }));
-  useEffect(() => void look(), [name]);
-  if (error) return <ErrorNote text={error} />;
+  const { ask, error } = ui.useServer();
+  const [tokens, setTokens] = useState(0); // that were given
+  const found = ui.useFound<any>(ask, "look_up", { repository: name }, [name, tokens]);
+  if (error) return <ui.ErrorNote text={error} />;
   if (!found) return <p class="ft-hint">Searching …</p>;
   if (found.needs_token)
     return (
       <div class="repository ft-stack">
-        <ErrorNote text={found.needs_token} />
-        <Token onKept={look} />
+        <ui.ErrorNote text={found.needs_token} />
+        <Token onKept={() => setTokens(tokens + 1)} />
       </div>
     );
   return (
     <div class="repository ft-stack">
       <p>
-        <b>In {found.name}</b> <Tag text={found.licence} /> {found.gated && <Gated />}
+        <b>In {found.name}</b> <ui.Tag text={found.licence} /> {found.gated && <Gated />}
       </p>
-      <ErrorNote text={found.reason} />
+      <ui.ErrorNote text={found.reason} />
       <ul class="ft-list lines">
         {found.choices.map((each: Choice) => (
           <li key={each.key}>
             <span>
-              <b>{each.name}</b> <Tag text={each.type} /> <Tag text={each.size} />{" "}
-              <Tag title={each.fit} look={each.fits ? "good" : "warn"} text={each.fits ? "fits" : each.fit} />
+              <b>{each.name}</b> <ui.Tag text={each.type} /> <ui.Tag text={each.size} />{" "}
+              <ui.Tag title={each.fit} look={each.fits ? "good" : "warn"} text={each.fits ? "fits" : each.fit} />
             </span>
             {each.path ? (
-              <Button small text="Load" disabled={busy} onClick={() => open({ folder: each.path })} />
+              <ui.Button small text="Load" disabled={busy} onClick={() => open({ folder: each.path })} />
             ) : (
-              <Button small text={`Download ${each.size}`} onClick={() => download({ key: each.key })} />
+              <ui.Button small text={`Download ${each.size}`} onClick={() => download({ key: each.key })} />
             )}
             <Transfers keys={[each.key]} />
           </li>
@@ -150,9 +152,9 @@ export function OtherTransfers({ except }: { except: string[] }) {
   const others = Object.keys(downloads).filter((key) => !except.includes(key));
   if (!others.length) return null;
   return (
-    <Panel title="Downloads">
+    <ui.Panel title="Downloads">
       <Transfers keys={others} />
-    </Panel>
+    </ui.Panel>
   );
 }
 
@@ -174,19 +176,19 @@ function Transfer({ id, download: one }: { id: string; download: Download }) {
       <div class="transfer-head ft-row">
         <b>{one.name}</b>
         <span class="source ft-fine">{one.source}</span>
-        <Status text={one.waiting || (STATES[one.unusable ? "unusable" : one.state] ?? one.state)} />
+        <ui.Status text={one.waiting || (STATES[one.unusable ? "unusable" : one.state] ?? one.state)} />
         <span class="ft-hint figures">{progressOf(one)}</span>
         <span class="ft-row">
-          {!resting && <Button small text="Pause" onClick={() => act("pause")} />}
-          {resting && <Button small text={again} onClick={() => act("download")} />}
-          {resting && <Button small text={discard} onClick={() => act("discard")} />}
+          {!resting && <ui.Button small text="Pause" onClick={() => act("pause")} />}
+          {resting && <ui.Button small text={again} onClick={() => act("download")} />}
+          {resting && <ui.Button small text={discard} onClick={() => act("discard")} />}
         </span>
       </div>
       <progress max={1} value={one.share ?? undefined} aria-label={`Download of ${one.name}`} />
-      <ErrorNote text={one.error} />
+      <ui.ErrorNote text={one.error} />
       {command && (
         <p class="ft-hint">
-          The hf command: <CopyButton text={command} label="Copy the hf command" />
+          The hf command: <ui.CopyButton text={command} label="Copy the hf command" />
         </p>
       )}
       {one.needs_token && <Token page={one.page} onKept={() => act("download")} />}
@@ -196,7 +198,7 @@ function Transfer({ id, download: one }: { id: string; download: Download }) {
 
 // Asks for an access token of the hub; `page`: where it is made.
 export function Token({ page, onKept }: { page?: string; onKept: () => void }) {
-  const { ask, error } = useServer();
+  const { ask, error } = ui.useServer();
   const [token, setToken] = useState("");
   const [kept, setKept] = useState(""); // where
   const submit = async () => {
@@ -205,7 +207,7 @@ export function Token({ page, onKept }: { page?: string; onKept: () => void }) {
     if (told) onKept();
   };
   return (
-    <Form class="token line-form ft-row" onSubmit={submit}>
+    <ui.Form class="token line-form ft-row" onSubmit={submit}>
       {page && (
         <p class="ft-hint">
           Accept the terms on the model's page, then create a token there.{" "}
@@ -214,7 +216,7 @@ export function Token({ page, onKept }: { page?: string; onKept: () => void }) {
           </a>
         </p>
       )}
-      <TextInput
+      <ui.TextInput
         label="Access token"
         type="password"
         name="token"
@@ -222,8 +224,8 @@ export function Token({ page, onKept }: { page?: string; onKept: () => void }) {
         onChange={setToken}
         placeholder="hf_…"
       />
-      <Button type="submit">Save token and retry</Button>
-      <Status text={error || kept} />
-    </Form>
+      <ui.Button type="submit">Save token and retry</ui.Button>
+      <ui.Status text={error || kept} />
+    </ui.Form>
   );
 }

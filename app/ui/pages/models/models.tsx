@@ -118,7 +118,21 @@ function Storage({ shown }: { shown: boolean }) {
       </p>
       <ul class="ft-list lines kept">
         {disk.kept.map((one) => (
-          <KeptLine key={one.path} one={one} onDelete={() => change("delete", { path: one.path })} />
+          <li key={one.path} data-kept={one.name}>
+            <span>
+              <b>{one.name}</b> <ui.Tag text={one.size} /> {one.unfinished && <ui.Tag look="warn" text="unfinished" />}
+              {one.in_use && <ui.Tag look="good" text="in use" />}
+              <span class="source block ft-fine">{one.path}</span>
+            </span>
+            <ui.SureButton
+              small
+              disabled={one.in_use}
+              aria-label={`Delete ${one.name}`}
+              text="Delete"
+              sure={`Delete ${one.size}?`}
+              onSure={() => change("delete", { path: one.path })}
+            />
+          </li>
         ))}
       </ul>
       <p class="ft-hint">
@@ -139,29 +153,6 @@ function Storage({ shown }: { shown: boolean }) {
         </div>
       )}
     </ui.Panel>
-  );
-}
-
-function KeptLine({ one, onDelete }: { one: Kept; onDelete: () => void }) {
-  const [sure, setSure] = useState(false);
-  return (
-    <li data-kept={one.name}>
-      <span>
-        <b>{one.name}</b> <ui.Tag text={one.size} /> {one.unfinished && <ui.Tag look="warn" text="unfinished" />}
-        {one.in_use && <ui.Tag look="good" text="in use" />}
-        <span class="source block ft-fine">{one.path}</span>
-      </span>
-      {sure ? (
-        <span class="ft-row">
-          <ui.Button small kind="danger" text={`Delete ${one.size}?`} onClick={onDelete} />
-          <ui.Button small autofocus text="Cancel" onClick={() => setSure(false)} />
-        </span>
-      ) : (
-        <ui.Button small disabled={one.in_use} aria-label={`Delete ${one.name}`} onClick={() => setSure(true)}>
-          Delete
-        </ui.Button>
-      )}
-    </li>
   );
 }
 

@@ -1,7 +1,7 @@
 // Models on servers: asking a server for its models, connecting, and the known servers.
 
-import { useCallback, useEffect, useState } from "preact/hooks";
-import { Button, ErrorNote, Form, Panel, Status, Tag, TextInput, useServer } from "../../shared/components";
+import { useState } from "preact/hooks";
+import { Button, ErrorNote, Form, Panel, Status, Tag, TextInput, useAnswer } from "../../shared/components";
 import { count } from "../../shared/format";
 import { useModels } from "./state";
 
@@ -13,21 +13,19 @@ type Asked = Found & { key: string }; // the key that it was asked with, which n
 
 export function Servers({ shown }: { shown: boolean }) {
   const { change, busy, status } = useModels();
-  const { ask, error } = useServer();
-  const [known, setKnown] = useState<Known[]>([]);
+  const { ask, answer, error, refresh } = useAnswer<{ servers: Known[] }>("servers", shown);
+  const known = answer?.servers ?? [];
   const [address, setAddress] = useState("");
   const [key, setKey] = useState("");
   const [asking, setAsking] = useState(false);
   const [found, setFound] = useState<Asked | null>(null);
   const [kept, setKept] = useState(""); // where the key is
-  const refresh = useCallback(async () => setKnown((await ask("servers"))?.servers ?? []), [ask]);
-  useEffect(() => void (shown && refresh()), [shown]);
   const look = async () => {
     setAsking(true);
     setKept("");
     setFound(null);
-    const answer = await ask("ask_server", { address, key });
-    setFound(answer && { ...answer, key });
+    const there = await ask("ask_server", { address, key });
+    setFound(there && { ...there, key });
     setAsking(false);
   };
   const typed = (keep: (text: string) => void) => (text: string) => {
@@ -35,9 +33,9 @@ export function Servers({ shown }: { shown: boolean }) {
     setFound(null);
   };
   const connect = async (data: object) => {
-    const answer = await change("connect", data);
-    setKept(answer?.kept ?? "");
-    if (answer?.kept) setKey("");
+    const done = await change("connect", data);
+    setKept(done?.kept ?? "");
+    if (done?.kept) setKey("");
     refresh();
   };
   return (

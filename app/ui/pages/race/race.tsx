@@ -2,7 +2,7 @@
 
 import { useEffect } from "preact/hooks";
 import { ErrorNote, Linked, PageFrame, register } from "../../shared/components";
-import { UnderWay, useChoices, useMeasurement, useProposal } from "../../shared/measurement";
+import { propose, UnderWay, useChoices, useMeasurement, useProposal } from "../../shared/measurement";
 import { speed } from "../../shared/format";
 import { ReplyBody } from "../../shared/reply_body";
 import type { Stats } from "../../shared/figures/figures";
@@ -13,7 +13,7 @@ import { FRESH, SIDES, take, type Race } from "./state";
 function RacePage() {
   const { offer, state: race, stats, running, error, start, stop } = useMeasurement("race", FRESH, take);
   const [choices, choose] = useChoices(offer, proposed);
-  const [proposal, drop] = useProposal();
+  const proposal = useProposal();
   useEffect(() => {
     if (
       !proposal ||
@@ -30,7 +30,7 @@ function RacePage() {
         { ...rival, method: proposal.rival },
       ],
     });
-    drop();
+    propose(null);
   }, [proposal, offer, running]);
 
   const nothing = race?.complete === false && typeof race?.standing?.median !== "number";

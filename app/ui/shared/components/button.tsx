@@ -1,5 +1,5 @@
 import { type ComponentChildren, type JSX, h } from "preact";
-import { useState } from "preact/hooks";
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import type { IconNode } from "lucide";
 
 export type ButtonProps = Omit<JSX.IntrinsicElements["button"], "icon" | "label"> & {
@@ -36,15 +36,23 @@ export const IconButton = (props: ButtonProps & { icon: IconNode; label: string 
   <Button kind="quiet" small {...props} />
 );
 
-// A button that asks again, by the text `sure`, before it does what cannot be undone.
+// A button that asks again, by the text `sure`, before it does what cannot be undone. Enter or a double click alone do not:
+// the focus and the place of the first button are then those of Cancel.
 export function SureButton({ text, sure, onSure, ...rest }: ButtonProps & { sure: string; onSure: () => void }) {
-  const [asked, setAsked] = useState(false);
-  const press = () => {
-    setAsked(!asked);
-    if (asked) onSure();
+  const [asked, setAsked] = useState<boolean | null>(null); // null: never yet
+  const first = useRef<HTMLButtonElement>(null);
+  useLayoutEffect(() => void (asked !== null && first.current?.focus()), [asked]);
+  if (!asked) return <Button {...rest} ref={first} text={text} onClick={() => setAsked(true)} />;
+  const act = () => {
+    setAsked(false);
+    onSure();
   };
-  const kind = asked ? "danger" : undefined;
-  return <Button {...rest} kind={kind} text={asked ? sure : text} onBlur={() => setAsked(false)} onClick={press} />;
+  return (
+    <span class="ft-row">
+      <Button small={rest.small} ref={first} text="Cancel" onClick={() => setAsked(false)} />
+      <Button {...rest} kind="danger" aria-label={undefined} text={sure} onClick={act} />
+    </span>
+  );
 }
 
 export function Icon({ of, size = 18 }: { of: IconNode; size?: number }) {

@@ -64,15 +64,17 @@ export function useAnswer<Answer extends object>(name: string, shown?: boolean) 
 
 export type Ask = (name: string, data?: object, alone?: boolean) => Promise<any>;
 
-// Asks whenever `inputs` change, which are compared one by one. Returns the answer to the last question that was answered,
-// null before the first.
+// Asks whenever `inputs` change, which are compared one by one, and when the app is back. Returns the answer to the last
+// question that was answered, null before the first.
 export function useFound<T>(ask: Ask, name: string, data: object, inputs: unknown[], wanted = true): T | null {
   const [found, setFound] = useState<T | null>(null);
+  const [backs, setBacks] = useState(0);
+  useBack(() => setBacks(backs + 1));
   useEffect(() => {
     let latest = true;
     if (wanted) ask(name, data, true).then((answer) => answer && latest && setFound(answer));
     return () => void (latest = false);
-  }, [...inputs, wanted]);
+  }, [...inputs, wanted, backs]);
   return found;
 }
 
