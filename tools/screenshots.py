@@ -249,10 +249,10 @@ EACH_SIZE = ("chat-settings", "chat-rounds", "chat-replay", "race-result", "sett
 def keep(page: Page, name: str, out: Path = IMAGES) -> None:
     """One picture by day and one by night."""
     for theme in ("light", "dark"):
-        page.evaluate("(dark) => document.body.classList.toggle('dark', dark)", theme == "dark")
+        page.emulate_media(color_scheme=theme)
         page.wait_for_timeout(250)
         page.screenshot(path=out / f"{name}-{theme}.png")
-    page.evaluate("document.body.classList.remove('dark')")
+    page.emulate_media(color_scheme="light")
 
 
 if __name__ == "__main__":

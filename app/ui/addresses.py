@@ -48,12 +48,12 @@ def is_page(path: str) -> bool:
 
 def head() -> str:
     """Return the pages' part of the document's head: their names, and which one is shown before any
-    script has loaded. Gradio's "Loading..." is hidden: it lies over pages, which do not wait for it."""
+    script has loaded."""
     shown = "\n".join(
         f':root[data-page="{name}"] #{name}-page {{ display: flex !important; }}' for name in PAGES
     )
     chosen = "(name) => location.pathname.split('/')[1] === name"
-    return f"""<style>.ft-page, [data-testid=status-tracker] {{ display: none !important; }}
+    return f"""<style>.ft-page {{ display: none !important; }}
 {shown}</style>
 <script>
 window.ForetokenPages = {json.dumps(PAGES)};

@@ -20,7 +20,7 @@ from app.ui.pages.chat.pair import PairBackend
 from app.ui.pages.models.backend import ModelsBackend
 from app.ui.pages.models.loading import LoadBackend
 from app.ui.pages.models.servers import ServersBackend
-from app.ui.pages.models.transfers import DiskBackend, TransfersBackend
+from app.ui.pages.models.transfers import TransfersBackend
 from app.ui.pages.plan.backend import PlanBackend
 from app.ui.pages.race.backend import RaceBackend
 from app.ui.pages.server.backend import ServerBackend
@@ -57,13 +57,10 @@ def build_ui(runtime: Runtime, switch: ApiSwitch) -> tuple[gr.Blocks, APIRouter]
         ModelsBackend(runtime, chat.speeds, race.raced),
         TransfersBackend(runtime),
         ServersBackend(runtime),
-        DiskBackend(runtime),
         loading,
     )
     settings = SettingsBackend(runtime, switch, StoredData(runtime, store, trainings), chat)
-    with gr.Blocks(
-        title="Foretoken", analytics_enabled=False, fill_width=True, fill_height=True
-    ) as blocks:
+    with gr.Blocks(title="Foretoken", analytics_enabled=False) as blocks:
         own = (chat, chat.chats, chat.library, chat.attachments, chat.tools)
         page("chat", *own, chat.loading, panel, pair, loading)
         page("race", race, status)

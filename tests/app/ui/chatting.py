@@ -105,6 +105,14 @@ def open_methods(page):
     return popover
 
 
+def show_by(page, theme: str) -> None:
+    """Have the system, and so the page, by "light" or "dark"."""
+    page.emulate_media(color_scheme=theme)
+    page.wait_for_function(
+        "(dark) => document.body.classList.contains('dark') === dark", arg=theme == "dark"
+    )
+
+
 def load_options(page, model: str):
     """The load options of a model in the list."""
     row = open_pair(page).locator(f"[data-model='{model}']")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.app.ui.chatting import ask, go, open_pair
+from tests.app.ui.chatting import ask, go, open_pair, show_by
 
 pytestmark = [pytest.mark.browser, pytest.mark.filterwarnings("default")]
 
@@ -122,10 +122,10 @@ def test_axe_finds_nothing_serious(app: Any, fresh_page: Any, size: str) -> None
         shown = page.evaluate("document.documentElement.dataset.page")
         place = "#pair-popover" if state == "pair" else f"#brand, #lab, #{shown}-page"
         for theme, options in (("light", {}), ("dark", CONTRAST)):
-            page.evaluate("(on) => document.body.classList.toggle('dark', on)", theme == "dark")
+            show_by(page, theme)
             if seen := found(page, place, **options):
                 wrong[f"{state}, {theme}"] = seen
-        page.evaluate("document.body.classList.remove('dark')")
+        show_by(page, "light")
     assert not wrong, "\n".join(
         f"{where}:\n  " + "\n  ".join(each) for where, each in wrong.items()
     )

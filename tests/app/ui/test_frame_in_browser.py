@@ -418,6 +418,18 @@ RESTS = """() => {
 }"""
 
 
+@pytest.mark.parametrize(("system", "chosen"), [("dark", "light"), ("light", "dark")])
+def test_a_chosen_theme_is_not_the_systems_once_gradio_is_there(app, browser, system, chosen):
+    """A second after the page Gradio sets the class by the system's theme."""
+    context = browser.new_context(color_scheme=system)
+    page = context.new_page()
+    page.add_init_script(f"localStorage.setItem('foretoken.theme', '{chosen}')")
+    page.goto(app.url)
+    page.wait_for_selector("#settings-view", state="attached")
+    assert page.evaluate("document.body.classList.contains('dark')") is (chosen == "dark")
+    context.close()
+
+
 def test_a_page_that_is_shown_does_not_wait_for_gradio(app, browser):
     context = browser.new_context()
     page = context.new_page()

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import expect
 
-from tests.app.ui.chatting import DONE, go, send
+from tests.app.ui.chatting import DONE, go, send, show_by
 from tests.app.ui.conftest import App, open_page, serving
 from tests.app.ui.test_accessibility_in_browser import CONTRAST, found
 from tests.app.ui.test_frame_in_browser import held_load, load_again
@@ -42,9 +42,9 @@ def serious(page, place: str) -> list[str]:
     page.evaluate(axe.AXE_SCRIPT)
     page.emulate_media(reduced_motion="reduce")  # no colour is caught half way to another
     seen = found(page, place)
-    page.evaluate("document.body.classList.add('dark')")
+    show_by(page, "dark")
     seen += found(page, place, **CONTRAST)
-    page.evaluate("document.body.classList.remove('dark')")
+    show_by(page, "light")
     return seen
 
 

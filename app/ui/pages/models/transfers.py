@@ -19,7 +19,7 @@ from engine.values.units import format_bytes
 
 
 class TransfersBackend:
-    """Look-ups and downloads of one running app."""
+    """Look-ups and downloads of one running app, also those that lie on the disk."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
@@ -161,12 +161,7 @@ class TransfersBackend:
         hub_token().delete()
         return True
 
-
-class DiskBackend:
-    """The downloads that lie on the disk of one running app."""
-
-    def __init__(self, runtime: Runtime) -> None:
-        self._runtime = runtime
+    # ---- what downloads take on the disk
 
     @endpoint
     def disk(self, data: View | None = None) -> View:

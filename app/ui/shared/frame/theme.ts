@@ -39,15 +39,11 @@ class Theme extends Watched {
     this.tell();
   }
 
-  // Applies the theme, and again after Gradio has mounted, which sets its own class.
+  // Applies the theme, and again when Gradio mounts, after the pages: it sets the class by the system's.
   begin() {
     this.settle();
-    window.addEventListener("load", () => this.settle());
-    new MutationObserver((_, observer) => {
-      if (!document.querySelector(".ft-page")) return;
-      this.settle();
-      observer.disconnect();
-    }).observe(document.body, { childList: true, subtree: true });
+    const keep = () => document.body.classList.contains("dark") !== this.dark && this.settle();
+    new MutationObserver(keep).observe(document.body, { attributeFilter: ["class"] });
   }
 }
 

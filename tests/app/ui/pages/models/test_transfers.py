@@ -13,7 +13,7 @@ from app.training.runs import Trainings
 from app.ui.controls.pickers import Pickers
 from app.ui.controls.settings import Settings
 from app.ui.pages.models.backend import ModelsBackend
-from app.ui.pages.models.transfers import DiskBackend, TransfersBackend
+from app.ui.pages.models.transfers import TransfersBackend
 from app.ui.pages.race.backend import RaceBackend
 from app.ui.pages.train.backend import TrainBackend
 from app.ui.rounds.measurements import Measurements
@@ -33,7 +33,7 @@ def test_a_model_that_a_training_or_a_race_uses_is_not_deleted(
         runtime, measurements = fake_runtime(tmp_path, engine), Measurements()
         TrainBackend(runtime, Trainings(tmp_path), Pickers(runtime))
         RaceBackend(runtime, store, measurements, Settings)
-        disk = DiskBackend(runtime)
+        disk = TransfersBackend(runtime)
         assert [each["in_use"] for each in disk.disk()["kept"]] == [False]
         if use == "race":
             monkeypatch.setattr(measurements, "asked", lambda page: {"place": f" {model}"})
