@@ -60,7 +60,9 @@ def build_ui(runtime: Runtime, switch: ApiSwitch) -> tuple[gr.Blocks, APIRouter]
         loading,
     )
     settings = SettingsBackend(runtime, switch, StoredData(runtime, store, trainings), chat)
-    with gr.Blocks(title="Foretoken", analytics_enabled=False) as blocks:
+    with gr.Blocks(
+        title="Foretoken", analytics_enabled=False, fill_width=True, fill_height=True
+    ) as blocks:
         own = (chat, chat.chats, chat.library, chat.attachments, chat.tools)
         page("chat", *own, chat.loading, panel, pair, loading)
         page("race", race, status)

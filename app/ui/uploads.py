@@ -33,8 +33,6 @@ _SILENCE_S = 30.0
 """Seconds without a byte after which an upload has failed."""
 _SLOWEST = 16 << 10
 """Bytes per second that an upload must have on average, ``_SILENCE_S`` aside."""
-
-
 _FOLDERS = "upload-"
 
 
@@ -103,11 +101,8 @@ class _Route:
         except TimeoutError:
             late = InvalidRequest(
                 "files",
-                (
-                    f"The upload stopped: nothing arrived for {_SILENCE_S:.0f} s, or too little. Check "
-                    "the connection "
-                    "and add the file again."
-                ),
+                f"The upload stopped: nothing arrived for {_SILENCE_S:.0f} s, or too little. Check the "
+                "connection and add the file again.",
             )
             return JSONResponse(refusal(late), headers={"Connection": "close"})
         except OSError as error:

@@ -253,29 +253,14 @@ def _presets(pair: Pair | None) -> list[View]:
     default = Settings.drafting_as(usable_default(pair)) if pair else Settings()
     drafted = {name: getattr(default, name) for name in DRAFTING}
     neutral = {each: getattr(Sampling(), each) for each in SAMPLING}
-    plain = {**drafted, "proposer": PLAIN}
-    has_plain = pair is None or pair.capabilities.proposer(PLAIN) is not None
-    ways: tuple[tuple[str, str, str, View], ...] = (
-        (
-            "balanced",
-            words.BALANCED,
-            pair_words.balanced(default.proposer),
-            {**drafted, "temperature": default.temperature, "top_p": default.top_p},
-        ),
+    balanced = {**drafted, "temperature": default.temperature, "top_p": default.top_p}
+    ways: list[tuple[str, str, str, View]] = [
+        ("balanced", words.BALANCED, pair_words.balanced(default.proposer), balanced),
         ("fixed", words.FIXED, pair_words.deterministic(default.proposer), drafted),
-        *(
-            (
-                (
-                    "exact",
-                    words.EXACT,
-                    "Temperature 0, no drafting: compare text and speed with Deterministic.",
-                    plain,
-                ),
-            )
-            if has_plain
-            else ()
-        ),
-    )
+    ]
+    if pair is None or pair.capabilities.proposer(PLAIN) is not None:
+        about = "Temperature 0, no drafting: compare text and speed with Deterministic."
+        ways.append(("exact", words.EXACT, about, {**drafted, "proposer": PLAIN}))
     return [
         {
             "id": name,

@@ -554,7 +554,7 @@ def test_a_download_is_paused_resumed_and_then_loaded_and_deleted(models, app, h
     gone = models.locator(f".kept li[data-kept='{SMOL}']")
     gone.get_by_role("button", name="Delete").click()
     expect(gone.get_by_role("button", name="Cancel")).to_be_focused()
-    page.keyboard.press("Enter")
+    models.keyboard.press("Enter")
     expect(gone.get_by_role("button", name="Delete")).to_be_focused()
     gone.get_by_role("button", name="Delete").click()
     gone.get_by_role("button", name=re.compile("Delete .*\\?")).click()
@@ -616,17 +616,17 @@ def test_a_file_that_is_damaged_on_the_hub_says_so_where_it_was_pressed(models, 
 
 def test_a_repository_is_looked_up_once_the_app_is_back(models, hosted, lying_here):
     """It said "Searching …" for good."""
-    files = {"Late-F32.gguf": (lying_here / "small.gguf").read_bytes()}
-    hosted.repositories["maker/Late"] = HostedRepository(files)
+    files = {"Back-F32.gguf": (lying_here / "small.gguf").read_bytes()}
+    hosted.repositories["maker/Back"] = HostedRepository(files)
     tab(models, "hub")
     form = models.locator(".hub")
     asked = re.compile("/component_server/|/health")
     models.route(asked, lambda route: route.fulfill(body="gone"))
-    form.get_by_label("Model or repository").fill("maker/Late")
+    form.get_by_label("Model or repository").fill("maker/Back")
     form.get_by_role("button", name="Search").click()
     models.locator(".away", has_text="Lost connection").wait_for()
     models.unroute(asked)
-    expect(form.locator("li", has_text="Late-F32")).to_be_visible()
+    expect(form.locator("li", has_text="Back-F32")).to_be_visible()
 
 
 def test_any_repository_is_looked_up_downloaded_and_loaded(models, app, hosted, lying_here):
