@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import expect
 
+from app.mcp.config import McpFile, ServerConfig
 from tests.app.ui.chatting import DONE, go, send, show_by
 from tests.app.ui.conftest import App, open_page, serving
 from tests.app.ui.test_accessibility_in_browser import CONTRAST, found
@@ -89,6 +90,16 @@ def test_a_server_is_added_by_paste_and_its_call_approved_and_answered(page, app
     app.runtime.tools.stop("calc")
     page.get_by_role("link", name="Settings").click()
     expect(page.locator("[data-server=calc] .tool-phase")).to_have_text("Not running")
+
+
+def test_a_server_is_removed_after_a_question(page, app):
+    McpFile(app.data_dir).add((ServerConfig("spare", command="none"),))
+    page.get_by_role("link", name="Settings").click()
+    spare = page.locator("[data-server=spare]")
+    spare.get_by_role("button", name="Remove spare").dblclick()
+    spare.get_by_role("button", name="Stop it and delete its keys?").click()
+    expect(spare).to_have_count(0)
+    assert "spare" not in {each.name for each in McpFile(app.data_dir).servers()}
 
 
 def test_a_hostile_result_is_text_and_a_refusal_is_told(page):

@@ -1,7 +1,7 @@
 // The servers of tools: listed, added, imported, tested, changed and removed.
 
 import { useRef, useState } from "preact/hooks";
-import { Ellipsis, FileUp, Pencil, Play, Plus, Trash2, Upload } from "lucide";
+import { FileUp, Pencil, Play, Plus, Upload } from "lucide";
 import * as ui from "../../shared/components";
 import { several } from "../../shared/format";
 
@@ -78,11 +78,6 @@ export function Tools({ shown: visible }: { shown: boolean }) {
 type ServerProps = { server: ToolServer; onAct: (name: string, data: object) => Promise<boolean>; onEdit: () => void };
 function Server({ server, onAct, onEdit }: ServerProps) {
   const { name, phase, on, tools } = server;
-  const [removing, setRemoving] = useState(false);
-  const remove = async () => {
-    setRemoving(false);
-    await onAct("remove_server", { name });
-  };
   return (
     <section class="tool-server ft-stack ft-box" data-server={name} data-phase={on ? phase : "off"} aria-label={name}>
       <header class="ft-row">
@@ -96,15 +91,14 @@ function Server({ server, onAct, onEdit }: ServerProps) {
             {phase === "failed" ? "Try again" : "Start and list tools"}
           </ui.Button>
         )}
-        <ui.Menu
-          kind="quiet"
+        <ui.IconButton icon={Pencil} label={`Edit ${name}`} onClick={onEdit} />
+        <ui.SureButton
           small
-          icon={Ellipsis}
-          label={`More for ${name}`}
-          items={[
-            { label: "Edit", icon: Pencil, onPick: onEdit },
-            { label: "Remove", icon: Trash2, danger: true, onPick: () => setRemoving(true) },
-          ]}
+          text="Remove"
+          aria-label={`Remove ${name}`}
+          title="Stops its program and deletes its keys. Chats keep what it returned."
+          sure="Stop it and delete its keys?"
+          onSure={() => onAct("remove_server", { name })}
         />
       </header>
       <code class="tool-line ft-pre">{server.line}</code>
@@ -128,18 +122,6 @@ function Server({ server, onAct, onEdit }: ServerProps) {
           </div>
         </ui.Disclosure>
       )}
-      <ui.Dialog
-        title={`Remove ${name}?`}
-        open={removing}
-        onClose={() => setRemoving(false)}
-        actions={
-          <>
-            <ui.Button onClick={() => setRemoving(false)}>Cancel</ui.Button>
-            <ui.Button kind="danger" text="Remove" onClick={remove} />
-          </>
-        }>
-        <p>This stops its program and deletes its keys. Chats keep what it returned.</p>
-      </ui.Dialog>
     </section>
   );
 }

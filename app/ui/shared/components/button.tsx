@@ -36,14 +36,15 @@ export const IconButton = (props: ButtonProps & { icon: IconNode; label: string 
   <Button kind="quiet" small {...props} />
 );
 
-// A button that asks again, by the text `sure`, before it does what cannot be undone. Enter or a double click alone do not:
-// the focus and the place of the first button are then those of Cancel.
+// A button that asks again, by the text `sure`, before it does what cannot be undone. Enter alone, which is then on Cancel,
+// and a double click do not.
 export function SureButton({ text, sure, onSure, ...rest }: ButtonProps & { sure: string; onSure: () => void }) {
   const [asked, setAsked] = useState<boolean | null>(null); // null: never yet
   const first = useRef<HTMLButtonElement>(null);
   useLayoutEffect(() => void (asked !== null && first.current?.focus()), [asked]);
   if (!asked) return <Button {...rest} ref={first} text={text} onClick={() => setAsked(true)} />;
-  const act = () => {
+  const act = ({ detail }: MouseEvent) => {
+    if (detail > 1) return;
     setAsked(false);
     onSure();
   };

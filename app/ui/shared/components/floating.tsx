@@ -43,7 +43,7 @@ export function useFloating<Node extends HTMLElement = HTMLDivElement>() {
   };
 }
 
-type MenuItem = { label: string; icon?: IconNode; danger?: boolean; onPick: () => void };
+type MenuItem = { label: string; icon?: IconNode; onPick: () => void };
 
 // A button that opens a menu. The arrow keys go from item to item.
 export function Menu({ items, ...look }: { items: MenuItem[] } & ButtonProps) {
@@ -73,7 +73,7 @@ export function Menu({ items, ...look }: { items: MenuItem[] } & ButtonProps) {
               type="button"
               role="menuitem"
               tabIndex={-1}
-              class={item.danger ? "ft-bare ft-row danger" : "ft-bare ft-row"}
+              class="ft-bare ft-row"
               onClick={() => {
                 close();
                 item.onPick();
