@@ -90,6 +90,12 @@ def need(fact: bool, key: str, rule: str) -> None:
         raise RecipeError(f"recipe key {key}: {rule}.")
 
 
+def need_sizes(shape: object, *keys: str) -> None:
+    """Raise RecipeError for a size of a recipe's ``shape`` that is below 1."""
+    for key in keys:
+        need(getattr(shape, key) > 0, f"shape.{key}", "must be 1 or more")
+
+
 def subseed(*parts: object) -> int:
     """Return a 62-bit seed made of any values; unlike hash(), the same in every process."""
     text = "/".join(map(str, parts)).encode()
@@ -103,7 +109,7 @@ def _refuse_negative(value: object, where: str) -> None:
     elif isinstance(value, list):
         for at, item in enumerate(value):
             _refuse_negative(item, f"{where}[{at}]")
-    elif isinstance(value, int | float) and value < 0:
+    elif isinstance(value, int | float) and not value >= 0:  # NaN too
         raise RecipeError(
             f"recipe key {where}: {shown(value)} is not allowed; it must be zero or more."
         )

@@ -174,7 +174,6 @@ def _check(shape: BlockShape, mask: int, target: TargetView) -> None:
         f"must be a token of the target, 0 to {tokens - 1}, best one that it never writes",
     )
     need(shape.block_size > 1, "shape.block_size", "must be 2 or more")
-    need(shape.anchors > 0, "shape.anchors", "must be 1 or more")
     need(shape.decay > 0, "shape.decay", "must be above 0")
     need(
         shape.num_attention_heads % shape.num_key_value_heads == 0 and shape.head_dim % 2 == 0,

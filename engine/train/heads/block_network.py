@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from engine.train.device import MASKED
 from engine.train.heads.modules import Attention, FeedForward, Rotary, apply_rotary, rotary_of
+from engine.train.schema import need_sizes
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,13 @@ class BlockShape:
     markov_rank: int = 0
     anchors: int = 24
     decay: float = 4.0
+
+    def __post_init__(self) -> None:
+        """Raise RecipeError for sizes below 1."""
+        need_sizes(
+            self, "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim",
+            "intermediate_size", "anchors",
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

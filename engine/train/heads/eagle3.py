@@ -25,6 +25,7 @@ from engine.train.heads.eagle3_layer import EPSILON, Layer, Starts
 from engine.train.loop import Loss
 from engine.train.losses import HEAD_ROWS, CachedTeacher, head_loss
 from engine.train.progress import report
+from engine.train.schema import need, need_sizes
 from engine.train.trainer import TargetView, copy_weights, write_head
 
 _DECAY = 0.8
@@ -58,22 +59,33 @@ class Eagle3Shape:
     hidden_weight: float = 0.0
     fitted: bool = False
 
+    def __post_init__(self) -> None:
+        """Raise RecipeError for no steps or no tokens."""
+        need_sizes(self, "steps", "draft_vocabulary")
+
 
 def sized(shape: Eagle3Shape, width: int) -> Eagle3Shape:
     """Fill in sizes of 0 for a target of ``width``: heads that fill it, half as many KV heads, and a
     feed-forward layer a third wider, in steps of 64.
 
-    There are more KV heads than usual: only they carry the last token's embedding.
+    There are more KV heads than usual: only they carry the last token's embedding. Raises RecipeError
+    for sizes that do not fit one another.
     """
     dim = shape.head_dim or (128 if width >= 1024 else 64)
     heads = shape.heads or max(2, width // dim)
-    shared = max(count for count in range(1, heads // 2 + 1) if heads % count == 0)
+    shared = max(count for count in range(1, max(heads // 2, 1) + 1) if heads % count == 0)
     inner = max(1, width * 4 // 3 // 64) * 64
+    kv_heads = shape.kv_heads or shared
+    need(
+        heads % kv_heads == 0 and dim % 2 == 0,
+        "shape.heads",
+        "must be a multiple of kv_heads, and head_dim must be even",
+    )
     return replace(
         shape,
         head_dim=dim,
         heads=heads,
-        kv_heads=shape.kv_heads or shared,
+        kv_heads=kv_heads,
         intermediate_size=shape.intermediate_size or inner,
     )
 
@@ -133,10 +145,14 @@ class Eagle3Trainer:
     Shape = Eagle3Shape
 
     def __init__(self, shape: Eagle3Shape, target: TargetView) -> None:
+        """Raises RecipeError for what does not fit the target."""
         shape = sized(shape, target.hidden)
         self._shape, self._target = shape, target
         last = target.info.layers
         self._layers = shape.layers or (min(2, last), last // 2, max(last - 3, 0))
+        need(
+            max(self._layers) <= last, "shape.layers", f"must be layers of the target, 0 to {last}"
+        )
         device = target.device
         self._network = Eagle3(shape, len(self._layers), target).to(device)
         self.module: nn.Module = self._network

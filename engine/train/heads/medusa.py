@@ -20,6 +20,7 @@ from engine.models.hidden_states import NORMED, AuxLayer
 from engine.train.data.batches import Batch
 from engine.train.loop import Loss
 from engine.train.losses import head_loss
+from engine.train.schema import need_sizes
 from engine.train.trainer import TargetView, copy_weights, write_head
 
 _DECAY = 0.8
@@ -31,6 +32,10 @@ class MedusaShape:
 
     heads: int = 3
     layers: int = 1
+
+    def __post_init__(self) -> None:
+        """Raise RecipeError for no heads."""
+        need_sizes(self, "heads")
 
 
 class MedusaHeads(nn.Module):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -27,11 +28,11 @@ from engine.train.data.batches import Batch, batch_of
 from engine.train.data.generation import record
 from engine.train.data.prompts import Prompts
 from engine.train.data.recording import RecordedReply, Recording, with_normed
-from engine.train.heads.eagle3 import Eagle3, Eagle3Shape, Eagle3Trainer
+from engine.train.heads.eagle3 import Eagle3, Eagle3Shape, Eagle3Trainer, sized
 from engine.train.heads.eagle3_layer import Starts
 from engine.train.recipe import Recipe, RepliesStage, load_recipe
 from engine.train.run import distil
-from engine.train.schema import Budget, OptimizerStage
+from engine.train.schema import Budget, OptimizerStage, RecipeError
 from engine.train.trainer import TargetView
 from engine.values.messages import Message
 from engine.values.sampling import AcceptanceRule, Sampling
@@ -175,6 +176,25 @@ def test_starts_of_a_row_stand_side_by_side() -> None:
     assert torch.equal(starts.gather(wide[:, 0]), x[:, 0])
     past = starts.past(4, x)
     assert (past[2] == 0).tolist() == [[True] + 3 * [False], [True] * 2 + [False] * 2, [True] * 4]
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"heads": 4, "kv_heads": 3}, "shape.heads"),
+        ({"head_dim": 15}, "shape.heads"),
+        ({"layers": (1, 3)}, r"shape.layers: must be layers of the target, 0 to 2"),
+    ],
+)
+def test_a_shape_that_does_not_fit_is_refused_before_anything_is_recorded(
+    model: HiddenStateModel, changes: dict[str, Any], named: str
+) -> None:
+    with pytest.raises(RecipeError, match=named):
+        trained(model, replace(SHAPE, **changes))
+
+
+def test_one_head_has_one_kv_head() -> None:
+    assert sized(Eagle3Shape(heads=1), 32).kv_heads == 1
 
 
 def test_a_window_without_starts_teaches_nothing(

@@ -42,6 +42,13 @@ def test_defaults_fill_what_is_not_said(tmp_path: Path) -> None:
         ({"shape": {"heads": "two"}}, r"shape\.heads: 'two'.*whole number"),
         ({"shape": {"hats": 2}}, r"shape\.hats: unknown; allowed: heads, layers"),
         ({"shape": 3}, r"shape: 3 is not allowed"),
+        ({"shape": {"heads": 0}}, r"shape\.heads: must be 1 or more"),
+        ({"kind": "eagle3", "shape": {"steps": 0}}, r"shape\.steps: must be 1 or more"),
+        (
+            {"kind": "block", "shape": {"num_key_value_heads": 0}},
+            r"shape\.num_key_value_heads: must be 1 or more",
+        ),
+        ({"budget": {"minutes": float("nan")}}, r"budget\.minutes: .*zero or more"),
         ({"replies": {"count": 0}}, r"replies\.count: must be 1 or more"),
         ({"replies": {"held_out": 0}}, r"replies\.held_out"),
         ({"replies": {"temperatures": []}}, r"replies\.temperatures"),
