@@ -7,7 +7,6 @@ Linear layers, in ``linear``, that read a weight once for 1 to 64 rows:
     ``streamed``            launches the kernels
     ``bulk``                any number of rows: the kernel for few; cuBLAS for many, then ``bulk_kernel``
     ``fusion``              what comes with a product: a norm before it, bias, gate and residual in it
-    ``reference``           the same in torch, for all formats
     ``tiles``               how the work is split
     ``float_weights`` ``int8`` ``nf4`` ``blocks``   kernels; ``parts`` is what they share
     ``experts``             a layer of experts, each row multiplied by its own's weight
@@ -26,6 +25,7 @@ From logits to accepted tokens, in ``sampling``:
     ``acceptance``          the races that draw tokens, and the acceptance rules: two kernels
     ``arithmetic``          their noise
 
+``references`` has linear layers, attention, rope and norms in torch.
 ``intrinsics`` finds the last program of a launch, and stamps the device's time.
 
 Importing these needs Triton: ``linear.streamed``, the kernels, ``intrinsics``, ``sampling.acceptance``

@@ -1,8 +1,10 @@
-"""The linear, attention, rope and norm kernels in plain torch, for trials on a GPU and tests."""
+"""The linear, attention, rope and norm kernels in plain torch, for trials on a GPU and tests.
+
+Sums are float32 (int8: integers) over inputs and weights rounded as the kernels round them. What follows
+a linear layer's sum stays in float32 until the result is rounded, once.
+"""
 
 from __future__ import annotations
-
-from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -11,12 +13,6 @@ from torch import Tensor
 from engine.kernels.cuda.kv_cache import FP8, FP8_LIMIT, LayerKV
 from engine.kernels.cuda.linear.dispatch import Weight
 from engine.kernels.cuda.linear.fusion import FusedLinear, Fusion, Norm
-from engine.kernels.cuda.linear.reference import (
-    FloatReference,
-    dequantise_rounded,
-    finish,
-    norm_factor,
-)
 from engine.kernels.formats import int8
 from engine.kernels.formats.int8 import Int8Weight
 
@@ -97,24 +93,40 @@ def _store(out: Tensor, scales: Tensor | None, heads: Tensor, there: slice) -> N
 
 def normalise_reference(x: Tensor, norm: Norm, residual: Tensor | None = None) -> Tensor:
     """Compute ``normalise`` in torch."""
-    result = x.float() * norm_factor(x, norm) * norm.weight.float()
+    result = x.float() * _norm_factor(x, norm) * norm.weight.float()
     return (result if residual is None else result + residual.float()).to(x.dtype)
+
+
+def _norm_factor(x: Tensor, norm: Norm) -> Tensor:
+    """Return 1 / sqrt(mean square + epsilon) of each row: ``(rows, 1)`` float32."""
+    return torch.rsqrt(x.float().square().mean(-1, keepdim=True) + norm.epsilon)
 
 
 def linear_reference(weight: Weight, fusion: Fusion) -> FusedLinear:
     """Return the reference of the linear layer with ``weight`` and ``fusion``."""
     if isinstance(weight, Int8Weight):
         return Int8Reference(weight, fusion)
-    return FloatReference(
-        floats_of(weight), fusion, lambda floats: partial(F.linear, weight=floats)
-    )
+    return FloatReference(weight, fusion)
 
 
 def floats_of(weight: Weight) -> Tensor:
     """Return the weight as the kernels multiply by it: float32 ``(out, in)``."""
     if isinstance(weight, tuple):
         return torch.cat([floats_of(part) for part in weight])
-    return weight.dequantise() if isinstance(weight, Int8Weight) else dequantise_rounded(weight)
+    return (weight if isinstance(weight, Tensor) else weight.dequantise()).float()
+
+
+class FloatReference:
+    """A linear layer with a weight in bf16, or dequantised to it; inputs are rounded to it too."""
+
+    def __init__(self, weight: Weight, fusion: Fusion) -> None:
+        self.weight, self.fusion = floats_of(weight), fusion
+
+    def __call__(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
+        norm = self.fusion.norm
+        inputs = x if norm is None else normalise_reference(x, norm)
+        sums = F.linear(inputs.bfloat16().float(), self.weight)
+        return _finish(sums, self.fusion, residual, x.dtype)
 
 
 class Int8Reference:
@@ -129,7 +141,19 @@ class Int8Reference:
     def __call__(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
         values, scale = quantise_rows(x, self.fusion.norm)
         total = F.linear(values.double(), self.weight.values.double()).float()  # exact below 2**53
-        return finish(total * self.weight.scale * scale, self.fusion, residual, x.dtype)
+        return _finish(total * self.weight.scale * scale, self.fusion, residual, x.dtype)
+
+
+def _finish(sums: Tensor, fusion: Fusion, residual: Tensor | None, dtype: torch.dtype) -> Tensor:
+    """Apply bias, gate and residual to float32 ``sums (rows, out)``; round once, to ``dtype``."""
+    if fusion.bias is not None:
+        sums = sums + fusion.bias.float()
+    if fusion.gated:
+        gate, other = sums.chunk(2, dim=-1)
+        sums = F.silu(gate) * other
+    if residual is not None:
+        sums = sums + residual.float()
+    return sums.to(dtype)
 
 
 def quantise_rows(x: Tensor, norm: Norm | None) -> tuple[Tensor, Tensor]:
@@ -143,4 +167,4 @@ def quantise_rows(x: Tensor, norm: Norm | None) -> tuple[Tensor, Tensor]:
     values = (quantised.short() - (LEVELS + 1)).to(torch.int8)
     bad = ~scale.isfinite()
     values, scale = values.masked_fill(bad, 0), scale.masked_fill(bad, float("nan"))
-    return values, scale if norm is None else scale * norm_factor(x, norm)
+    return values, scale if norm is None else scale * _norm_factor(x, norm)

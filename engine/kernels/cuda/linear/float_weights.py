@@ -1,4 +1,4 @@
-"""The kernel for bf16 weights, and the epilogue of float kernels. See ``reference.FloatReference``."""
+"""The kernel for bf16 weights, and the epilogue of float kernels. See ``FloatReference``."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 The grid is (tiles of 16 rows, splits of the inputs, tiles of outputs). Where each row has a weight of its
 own, an expert's, a tile has one row, in the first of 16 places. Programs that read the same part
-of a weight are adjacent in it. ``reference`` has the same computations in torch.
+of a weight are adjacent in it. ``engine.kernels.cuda.references`` has the same in torch.
 """
 
 from __future__ import annotations

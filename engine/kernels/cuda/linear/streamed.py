@@ -67,32 +67,22 @@ class _StreamedLinear(ABC):
         result = torch.empty(x.shape[0], out, dtype=x.dtype, device=x.device)
         if residual is not None:
             residual = residual.contiguous()
-        self.launch(x, residual, result, experts)
+        kernel, operands, sums = self.operands(x)
+        tiles = -(-len(x) // ROWS) if experts is None else len(x)
+        kernel[(tiles, self.tile.splits, self.tiles)](
+            *operands, self.fusion.bias, residual, result, self.partial_sums(len(x), sums),
+            self.counters, experts, len(x), self.outputs, self.width, self.tile.span,
+            **self.constants(),
+        )  # fmt: skip
         return result
 
     @abstractmethod
-    def launch(
-        self, x: Tensor, residual: Tensor | None, result: Tensor, experts: Tensor | None
-    ) -> None:
-        """Write ``result (rows, out)``."""
+    def operands(self, x: Tensor) -> tuple[Any, tuple[Tensor | None, ...], torch.dtype]:
+        """Return the kernel, what it multiplies for rows ``x``, and the dtype of its sums."""
 
-    def launch_float(
-        self, kernel: Any, weights: tuple[Tensor | None, ...], x: Tensor, residual: Tensor | None,
-        result: Tensor, experts: Tensor | None,
-    ) -> None:  # fmt: skip
-        """Launch a kernel of float weights, after the norm."""
-        rows = x.shape[0]
-        if self.fusion.norm is not None:
-            x = normalise(x, self.fusion.norm)
-        kernel[self.grid(rows, experts)](
-            x.bfloat16(), *weights, self.fusion.bias, residual, result,
-            self.partial_sums(rows, torch.float32), self.counters, experts,
-            rows, self.outputs, self.width, self.tile.span, **self.constants(),
-        )  # fmt: skip
-
-    def grid(self, rows: int, experts: Tensor | None) -> tuple[int, int, int]:
-        tiles = -(-rows // ROWS) if experts is None else rows
-        return tiles, self.tile.splits, self.tiles
+    def normed(self, x: Tensor) -> Tensor:
+        """Return the rows in bf16, after the norm."""
+        return (x if self.fusion.norm is None else normalise(x, self.fusion.norm)).bfloat16()
 
     def partial_sums(self, rows: int, dtype: torch.dtype) -> Tensor:
         """Return memory (splits, rows, outputs), or none where one program sees all inputs."""
@@ -119,10 +109,8 @@ class Bf16Linear(_StreamedLinear):
         super().__init__("bf16", weight.shape, fusion, tile, weight.device, chosen)
         self.weight = weight.contiguous()
 
-    def launch(
-        self, x: Tensor, residual: Tensor | None, result: Tensor, experts: Tensor | None
-    ) -> None:
-        self.launch_float(bf16_gemm, (self.weight,), x, residual, result, experts)
+    def operands(self, x: Tensor) -> tuple[Any, tuple[Tensor | None, ...], torch.dtype]:
+        return bf16_gemm, (self.normed(x), self.weight), torch.float32
 
 
 class Int8Linear(_StreamedLinear):
@@ -135,16 +123,9 @@ class Int8Linear(_StreamedLinear):
         super().__init__("int8", shape, fusion, tile, device, chosen)
         self.weight = weight
 
-    def launch(
-        self, x: Tensor, residual: Tensor | None, result: Tensor, experts: Tensor | None
-    ) -> None:
-        rows = x.shape[0]
-        values, scales = quantise_rows(x, self.fusion)
-        int8_gemm[self.grid(rows, experts)](
-            values, scales, self.weight.values, self.weight.scale, self.fusion.bias, residual,
-            result, self.partial_sums(rows, torch.int32), self.counters, experts,
-            rows, self.outputs, self.width, self.tile.span, **self.constants(),
-        )  # fmt: skip
+    def operands(self, x: Tensor) -> tuple[Any, tuple[Tensor | None, ...], torch.dtype]:
+        rows = quantise_rows(x, self.fusion)
+        return int8_gemm, (*rows, self.weight.values, self.weight.scale), torch.int32
 
 
 class BlockLinear(_StreamedLinear):
@@ -158,10 +139,8 @@ class BlockLinear(_StreamedLinear):
         super().__init__(kind, weight.shape, fusion, tile, device, chosen)
         self.weight = weight
 
-    def launch(
-        self, x: Tensor, residual: Tensor | None, result: Tensor, experts: Tensor | None
-    ) -> None:
-        self.launch_float(block_gemm, planes_of(self.weight), x, residual, result, experts)
+    def operands(self, x: Tensor) -> tuple[Any, tuple[Tensor | None, ...], torch.dtype]:
+        return block_gemm, (self.normed(x), *planes_of(self.weight)), torch.float32
 
     def constants(self) -> dict[str, Any]:
         made = {**super().constants(), **constants_of(self.weight)}

@@ -11,8 +11,8 @@ import pytest
 from tests.support.places import ROOT
 
 PLAIN = """
-    attention kv_cache linear.bulk linear.dispatch linear.fusion linear.reference
-    linear.tiles rotary sampling.distribution sampling.state
+    attention kv_cache linear.bulk linear.dispatch linear.fusion
+    linear.tiles references rotary sampling.distribution sampling.state
 """.split()
 
 
@@ -25,8 +25,9 @@ def test_without_triton_and_cuda_everything_but_the_kernels_imports_and_multipli
         + "from tests.support import interpreter, ptx\n"
         "import torch; assert not torch.cuda.is_available()\n"
         "weight = torch.ones(2, 3).bfloat16()\n"
-        "from engine.kernels.cuda.linear.reference import FloatReference\n"
-        "print(FloatReference(weight)(torch.ones(1, 3)).tolist())"
+        "reference = engine.kernels.cuda.references.FloatReference\n"
+        "plain = engine.kernels.cuda.linear.fusion.PLAIN\n"
+        "print(reference(weight, plain)(torch.ones(1, 3)).tolist())"
     )
     done = subprocess.run(
         [sys.executable, "-c", code],
