@@ -17,10 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from engine.kernels.cuda import KV_SPLIT, STREAMED_ROWS, kv_parts
 from engine.values.sampling import AcceptanceRule, Sampling
-
-__all__ = ["KV_SPLIT", "STREAMED_ROWS", "kv_parts"]
 
 GRAPH_DEPTHS = (0, 1, 2, 3, 4, 5, 7, 10, 15)
 """Depths of a round. Each is a graph, which takes memory and time to capture."""

@@ -66,10 +66,7 @@ def why_not(architecture: Architecture, weights: str, blocks: Collection[str] = 
 
     ``blocks``: see ``Support.why_not``.
     """
-    reason = SUPPORT.why_not(architecture, weights, blocks)
-    if reason is not None:
-        return reason
-    return layers.wrong_width(architecture)
+    return SUPPORT.why_not(architecture, weights, blocks) or layers.wrong_width(architecture)
 
 
 class CudaDecoder(LayerDecoder[DeviceState, Step]):
@@ -79,6 +76,7 @@ class CudaDecoder(LayerDecoder[DeviceState, Step]):
     """
 
     prefill_rows = 2048  # cuBLAS is at its best, and buffers are some hundred megabytes
+    batch_rows = MAX_ROWS
 
     def __init__(
         self,
@@ -201,10 +199,6 @@ class CudaDecoder(LayerDecoder[DeviceState, Step]):
         """See ``LayerDecoder``. Rows beyond the capacity go to one spare row."""
         cache = state.static
         return (cache.length + torch.arange(rows, device=self.device)).clamp_max(cache.capacity)
-
-    @property
-    def batch_rows(self) -> int:
-        return MAX_ROWS
 
     @torch.inference_mode()
     def forward_batch(self, entries: Sequence[Entry]) -> list[Tensor]:

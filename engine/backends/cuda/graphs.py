@@ -27,12 +27,6 @@ from engine.values.sampling import AcceptanceRule, Sampling
 
 log = logging.getLogger(__name__)
 
-_RULES = {
-    AcceptanceRule.GREEDY: Rule.GREEDY,
-    AcceptanceRule.COUPLED: Rule.COUPLED,
-    AcceptanceRule.REJECTION: Rule.REJECTION,
-    AcceptanceRule.BLOCK: Rule.BLOCK,
-}
 _UNREAD = 2
 """Most rounds whose results the host has not read yet."""
 _DRY_RUN_TEXT = (0, 0, 0)
@@ -74,6 +68,7 @@ class Runner:
         self, round: DeviceRound, captures: bool = True, verdict: Verdict | None = None
     ) -> None:
         self.round, self._verdict = round, verdict
+        self.put, self.allow = round.put, round.allow
         self._rule, self._top, self._options = Rule.GREEDY, 0, (False, False)
         device = round.target.device
         cuda = device.type == "cuda"
@@ -100,22 +95,11 @@ class Runner:
         bias: Sequence[tuple[int, float]] = (),
         top_tokens: int = 0,
     ) -> None:
-        self._rule, self._top = _RULES[rule], top_tokens
+        self._rule, self._top = Rule[rule.name], top_tokens
         # No truncation removes the most likely token.
         truncates = sampling.truncates and self._rule is not Rule.GREEDY
         self._options = sampling.penalises or bool(bias), truncates
         self.round.begin(sampling, seed, list(tokens), prompt_length, bias)
-
-    def put(
-        self,
-        drafted: Sequence[int],
-        q: Tensor | None = None,
-        parents: Sequence[int] | None = None,
-    ) -> None:
-        self.round.put(drafted, q, parents)
-
-    def allow(self, bits: Tensor) -> None:
-        self.round.allow(bits)
 
     def mode(
         self, depth: int, *, drafts: bool = False, sampled: bool = False, masked: bool = False,

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
 import torch
 from torch import Tensor
 
 from engine.backends import operations
-from engine.backends.cuda.attention import DecoderAttention
 from engine.backends.cuda.layers import wrong_width
 from engine.backends.cuda.prompts import attend_prompt, is_plain
 from engine.backends.cuda.state import DeviceState
@@ -37,6 +36,9 @@ from engine.models.architecture import Architecture, Attention
 from engine.models.hidden_states import AuxLayer
 from engine.noise import Draws
 
+if TYPE_CHECKING:
+    from engine.backends.cuda.decoder import CudaDecoder
+
 R = TypeVar("R")
 
 SUPPORT = Support(
@@ -49,20 +51,10 @@ SUPPORT = Support(
 )
 
 
-class HeadTarget(Protocol):
-    """What heads compute with of a decoder on the device."""
-
-    device: torch.device
-    embedding: Callable[[Tensor], Tensor]
-    attention: DecoderAttention
-
-    def logits(self, normed: Tensor) -> Tensor: ...
-
-
 class HeadOperations(EagerOperations):
     """See ``Operations``. Raises Unsupported for layers that the kernels do not compute."""
 
-    def __init__(self, target: HeadTarget, state: DeviceState) -> None:
+    def __init__(self, target: CudaDecoder, state: DeviceState) -> None:
         self.model, self.state, self.device = target, state, target.device
         self._by_group: dict[Linear, StackedLinear] = {}
 
@@ -239,16 +231,6 @@ class HeadMemory:
 class HeadDraft(EagerDraft[R]):
     """See ``Draft``. The host may read and write its operands, or a round."""
 
-    def __init__(
-        self,
-        most: int,
-        read: Callable[[], R],
-        steps: Callable[[Tokens, R], Iterator[Tensor]],
-        target_ids: Tensor | None,
-    ) -> None:
-        super().__init__(most, read, steps, None)
-        self._targets = target_ids
-
     @property
     def inputs(self) -> R:
         """What was read last."""
@@ -284,7 +266,7 @@ class HeadDraft(EagerDraft[R]):
         joint = 1.0
         for step in range(depth):
             p, token = torch.softmax(self.logits(step), dim=-1).max(dim=-1)
-            token = token if self._targets is None else self._targets[token]
+            token = token if self.targets is None else self.targets[token]
             self.chain.on(token.device)[step + 1 : step + 2].copy_(token)
             chosen.append(torch.stack([token.double(), p.double()]))
             if floor and (joint := joint * float(p)) < floor:

@@ -68,9 +68,8 @@ class GraphCache:
         return self._logits(compute, padded, ((state, len(padded)),))[: len(x)]
 
     def _logits(self, compute: Compute, ids: Tensor, parts: Parts) -> Tensor:
-        if any(
-            state.has_images(rows) for state, rows in parts
-        ):  # a graph would read the same again
+        # A graph would read the same image again.
+        if any(state.has_images(rows) for state, rows in parts):
             return compute(ids.to(self._device), parts)
         captured = self._graphs.get(parts)
         if captured is not None:

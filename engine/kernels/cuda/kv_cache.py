@@ -97,14 +97,6 @@ class StaticKVCache:
             # torch moves no fp8.
             move_rows(part.view(torch.uint8) if part.dtype == FP8 else part, 3, start, rows)
 
-    def check(self) -> None:
-        """Raise AssertionError if an invariant is broken (for tests; waits for the device)."""
-        assert 0 <= int(self.length) <= self.capacity
-        # isfinite does not take fp8.
-        assert all(
-            bool(part.float().isfinite().all()) for slot in self.slots for part in slot.tensors
-        )
-
 
 def _empty(
     slots: int,

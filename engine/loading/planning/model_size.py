@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from engine.backends.cuda import KV_SPLIT, STREAMED_ROWS, kv_parts
+from engine.kernels.cuda import KV_SPLIT, STREAMED_ROWS, kv_parts
 from engine.kernels.formats import FP8
 from engine.loading.specs import ModelSpec
 from engine.models.architecture import Recurrent

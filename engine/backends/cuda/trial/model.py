@@ -52,11 +52,7 @@ def try_model(
         trials += [("sampling", each.shape, each.check) for each in cases]
     # Last, since it shows a fault of any kernel and does not name it.
     trials.append(("whole step", model.info.quantization, _check_step(model)))
-    findings = []
-    for index, (kernel, shape, check) in enumerate(trials):
-        report(index / len(trials))
-        findings.append(try_kernel(kernel, shape, model.device, check))
-    return tuple(findings)
+    return _tried(trials, model.device, report)
 
 
 def try_products(
@@ -64,10 +60,16 @@ def try_products(
 ) -> tuple[Finding, ...]:
     """Try the products of a model that torch runs; see ``try_model``."""
     cases = distinct_cases([LinearCase(each, DTYPE, False) for each in products])
+    return _tried([(each.kernel, each.shape, each.check) for each in cases], device, report)
+
+
+def _tried(
+    trials: Sequence[tuple[str, str, Check]], device: torch.device, report: Callable[[float], None]
+) -> tuple[Finding, ...]:
     findings = []
-    for index, case in enumerate(cases):
-        report(index / len(cases))
-        findings.append(try_kernel(case.kernel, case.shape, device, case.check))
+    for index, (kernel, shape, check) in enumerate(trials):
+        report(index / len(trials))
+        findings.append(try_kernel(kernel, shape, device, check))
     return tuple(findings)
 
 

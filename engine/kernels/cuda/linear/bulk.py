@@ -63,7 +63,8 @@ class BulkLinear:
         except RuntimeError as error:  # for sizes that are no multiples of 8, or without a reason
             if ran_out(error) or loses_gpu(error):
                 raise
-            self.refused = f"prompts without cuBLAS, slower: {str(error).splitlines()[0]}"
+            why = (str(error).splitlines() or [type(error).__name__])[0]
+            self.refused = f"prompts without cuBLAS, slower: {why}"
             log.warning("int8: %s", self.refused)
             return None
 

@@ -25,6 +25,7 @@ from engine.values.sampling import Sampling
 from tests.engine.backends.cuda.small import SIZES, load, tokens
 from tests.engine.backends.cuda.test_decoder import distance
 from tests.engine.backends.cuda.test_rounds import DRAWN, GREEDY, NONE, draft, words
+from tests.engine.kernels.cuda.cases import check_cache
 from tests.engine.kernels.cuda.where import INTERPRETED
 from tests.support.checkpoints import write_random
 from tests.support.loading import request_for
@@ -65,7 +66,7 @@ def test_logits_are_near_those_over_a_cache_in_bf16(
         found = model.forward(part, ours, last=len(part))
         expected = wide.forward(part, theirs, last=len(part)).cpu()
         assert 0 < distance(found, expected) < APART
-    ours.static.check()
+    check_cache(ours.static)
 
 
 def test_a_row_has_the_same_bits_beside_any_others(model: CudaDecoder) -> None:

@@ -321,8 +321,15 @@ def test_a_scale_that_is_rounded_otherwise_is_no_fault_of_int8(
         assert not comparison.why, case.shape
 
 
+@pytest.mark.parametrize(
+    ("error", "named"),
+    [
+        ("CUDA error: CUBLAS_STATUS_NOT_SUPPORTED when calling cublasLtMatmul", "NOT_SUPPORTED"),
+        ("", "RuntimeError"),
+    ],
+)
 def test_without_cublas_int8_gives_a_prompt_the_same_bits(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
+    error: str, named: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And the trial says so."""
     model = load(folder, "int8")
@@ -332,12 +339,12 @@ def test_without_cublas_int8_gives_a_prompt_the_same_bits(
     expected = case.linear(x, residual)
 
     def refuses(*_: object) -> torch.Tensor:
-        raise RuntimeError("CUDA error: CUBLAS_STATUS_NOT_SUPPORTED when calling cublasLtMatmul")
+        raise RuntimeError(error)
 
     with monkeypatch.context() as patch:
         patch.setattr(torch, "_int_mm", refuses)
         found = trial.try_kernel(case.kernel, case.shape, model.device, case.check)
-    assert not found.why and "NOT_SUPPORTED" in found.note and found.note in str(found)
+    assert not found.why and named in found.note and found.note in str(found)
     assert torch.equal(case.linear(x, residual), expected)
     verdicts.keep(verdicts.Verdict(verdicts.machine(), "small", "shape", "bf16", (found,)))
     assert "right (prompts without cuBLAS" in gpu_trials()

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from engine.kernels.cuda.kv_cache import StaticKVCache
 from engine.kernels.cuda.linear.dispatch import Weight
 from engine.kernels.cuda.linear.fusion import FusedLinear, Fusion, Norm
 from engine.kernels.cuda.linear.tiles import Kind, Tile
@@ -135,3 +136,12 @@ def near(found: torch.Tensor, expected: torch.Tensor, *, normed: bool = False) -
     return found.dtype == expected.dtype and bool(
         (error <= step * expected.float().abs() + (2**-12 if normed else 2**-15) * size).all()
     )
+
+
+def check_cache(cache: StaticKVCache) -> None:
+    """Expect a length that the cache holds and finite numbers, also in stale rows."""
+    assert 0 <= int(cache.length) <= cache.capacity
+    for slot in cache.slots:
+        assert all(
+            bool(part.float().isfinite().all()) for part in slot.tensors
+        )  # fp8 has no isfinite

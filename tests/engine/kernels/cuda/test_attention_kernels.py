@@ -24,6 +24,7 @@ from engine.machine.devices import FP8_CAPABILITY
 from engine.models.architecture import Rope
 from engine.models.rotation import rotations
 from engine.values import MAX_ROWS
+from tests.engine.kernels.cuda.cases import check_cache
 from tests.engine.kernels.cuda.where import INTERPRETED, examples
 
 CPU = torch.device("cpu")
@@ -178,7 +179,7 @@ def test_fp8_with_scales_stays_close_to_what_was_stored() -> None:
     key = qkv.view(rows, 5, -1)[:, 3].float()
     highest = key.abs().amax(-1, keepdim=True)
     assert ((stored[0, :rows] - key).abs() <= key.abs() / 16 + highest / 448 / 512).all()
-    cache.check()
+    check_cache(cache)
 
 
 def test_a_cache_cannot_be_longer_than_its_capacity() -> None:
@@ -344,7 +345,7 @@ def test_queries_and_keys_are_turned_and_stored_as_in_the_reference(
     untouched[start : start + rows] = False
     assert not _unpacked(ours)[..., untouched, :].any() and not _unpacked(ours)[:, 0].any()
     assert int(ours.length) == start
-    ours.check()
+    check_cache(ours)
 
 
 @pytest.mark.gpu
