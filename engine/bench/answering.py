@@ -138,16 +138,12 @@ class Stop:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._generation: Generation | None = None
-        self._stopped = False
-
-    @property
-    def stopped(self) -> bool:
-        return self._stopped
+        self.stopped = False
 
     def now(self) -> None:
         """Stop the measurement."""
         with self._lock:
-            self._stopped = True
+            self.stopped = True
             if self._generation is not None:
                 self._generation.cancel()
 
@@ -160,7 +156,7 @@ class Stop:
         """
         with self._lock:
             self._generation = generation
-            if self._stopped:
+            if self.stopped:
                 generation.cancel()
         reply = ReplyState()
         for event in generation:

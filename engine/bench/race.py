@@ -112,19 +112,14 @@ class Race:
         self.engine, self.contest = engine, contest
         self._engines = {Side.RIVAL: engine, Side.BASE: base_engine or engine}
         self._pairs: list[Pair] = []
-        self._warm = False
+        self.warm = False  # whether both sides have answered once, unmeasured
         self._stop = Stop()
         self._taken: list[float] = []  # by other programs, while each pair was measured
 
     def base_on(self, engine: Engine) -> None:
         """Use a new ``engine`` for the base, which was reopened; both sides warm up again."""
         self._engines[Side.BASE] = engine
-        self._warm = False
-
-    @property
-    def warm(self) -> bool:
-        """True if both sides have answered once, unmeasured."""
-        return self._warm
+        self.warm = False
 
     @property
     def pairs(self) -> tuple[Pair, ...]:
@@ -165,10 +160,10 @@ class Race:
 
         stop = self._stop
         try:
-            if not self._warm:
+            if not self.warm:
                 for side in Side:
                     answered(Run(side, None, 0))
-                self._warm = True
+                self.warm = True
             for _ in range(count):
                 processor.taken_by_others()  # what counts begins here
                 self._pairs.append(self._pair(answered))

@@ -10,11 +10,9 @@ from engine.drafting.controllers.warm_up import ROWS
 from engine.models.base import Model
 
 
-def measure(
-    model: Model, rows: Sequence[int] = ROWS, *, past: int = 128, repeats: int = 30
-) -> dict[int, float]:
+def measure(model: Model, rows: Sequence[int] = ROWS, *, repeats: int = 30) -> dict[int, float]:
     """Return the time of a step with M rows, relative to the first of ``rows``; see ``step_times``."""
-    typical = step_times(model, rows, past=past, repeats=repeats)
+    typical = step_times(model, rows, repeats=repeats)
     return {count: time / typical[rows[0]] for count, time in typical.items()}
 
 

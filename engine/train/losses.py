@@ -48,11 +48,9 @@ class _HeadLoss(torch.autograd.Function):
 class Goal(Protocol):
     """The target distribution of a slice of positions."""
 
-    def loss(self, log_q: Tensor, rows: slice) -> Tensor:
-        """Return the slice's summed loss in nats; ``log_q`` (count, vocabulary) stays as it is."""
-
     def loss_and_slope(self, log_q: Tensor, rows: slice) -> tuple[Tensor, Tensor]:
-        """Return the loss and its gradient by the logits; may change ``log_q``."""
+        """Return the slice's summed loss in nats, and its gradient by the logits; may change ``log_q``
+        (count, vocabulary)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +59,9 @@ class Labels:
 
     labels: Tensor
 
-    def loss(self, log_q: Tensor, rows: slice) -> Tensor:
-        return -log_q.gather(1, self.labels[rows, None]).sum()
-
     def loss_and_slope(self, log_q: Tensor, rows: slice) -> tuple[Tensor, Tensor]:
-        loss, labels = self.loss(log_q, rows), self.labels[rows, None]
+        labels = self.labels[rows, None]
+        loss = -log_q.gather(1, labels).sum()
         return loss, log_q.exp_().scatter_add_(1, labels, log_q.new_full(labels.shape, -1.0))
 
 
@@ -82,20 +78,13 @@ class Teacher:
     labels: Tensor
     hard: float
 
-    def loss(self, log_q: Tensor, rows: slice) -> Tensor:
-        log_p = self._log_p(rows)
-        return self._loss(log_q, log_p, log_p.exp(), rows)
-
     def loss_and_slope(self, log_q: Tensor, rows: slice) -> tuple[Tensor, Tensor]:
-        log_p = self._log_p(rows)
+        log_p, labels = self._log_p(rows), self.labels[rows, None]
         p = log_p.exp()
-        loss, labels = self._loss(log_q, log_p, p, rows), self.labels[rows, None]
+        divergence, plain = (p * (log_p - log_q)).sum(), -log_q.gather(1, labels).sum()
         slope = log_q.exp_().sub_(p, alpha=1 - self.hard)
-        return loss, slope.scatter_add_(1, labels, slope.new_full(labels.shape, -self.hard))
-
-    def _loss(self, log_q: Tensor, log_p: Tensor, p: Tensor, rows: slice) -> Tensor:
-        divergence = (p * (log_p - log_q)).sum()
-        return (1 - self.hard) * divergence + self.hard * Labels(self.labels).loss(log_q, rows)
+        slope.scatter_add_(1, labels, slope.new_full(labels.shape, -self.hard))
+        return (1 - self.hard) * divergence + self.hard * plain, slope
 
     def _log_p(self, rows: slice) -> Tensor:
         return torch.log_softmax(F.linear(self.hidden[rows], self.head).float(), -1)
@@ -119,7 +108,8 @@ def head_loss(hidden: Tensor, head: Tensor, goal: Goal) -> Tensor:
         return loss
     total = torch.zeros((), device=hidden.device)
     for rows in slices(len(hidden)):
-        total += goal.loss(torch.log_softmax(F.linear(hidden[rows], head).float(), -1), rows)
+        log_q = torch.log_softmax(F.linear(hidden[rows], head).float(), -1)
+        total += goal.loss_and_slope(log_q, rows)[0]
     return total
 
 

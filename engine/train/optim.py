@@ -22,13 +22,13 @@ _STEPS = 5
 _QUINTIC = (3.4445, -4.7750, 2.0315)  # Jordan's coefficients: steepest at zero, ends in [0.7, 1.2]
 
 
-def orthogonalise(stack: Tensor, steps: int = _STEPS) -> Tensor:
+def orthogonalise(stack: Tensor) -> Tensor:
     """Return about U V^T of each matrix of ``stack`` (count, m, n), with singular values near one."""
     first, second, third = _QUINTIC
     wide = stack if stack.shape[1] <= stack.shape[2] else stack.transpose(1, 2)
     value = wide.to(compute_dtype(stack.device))
     value = value / (value.norm(dim=(1, 2), keepdim=True) + 1e-7)
-    for _ in range(steps):
+    for _ in range(_STEPS):
         square = value @ value.transpose(1, 2)
         value = first * value + (second * square + third * (square @ square)) @ value
     result: Tensor = value if wide is stack else value.transpose(1, 2)

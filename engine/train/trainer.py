@@ -102,7 +102,9 @@ class Trainer(Protocol):
     """
 
     Shape: ClassVar[type]
-    module: nn.Module
+
+    @property
+    def module(self) -> nn.Module: ...
 
     def __init__(self, shape: Any, origin: TargetView) -> None: ...
 

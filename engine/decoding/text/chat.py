@@ -141,18 +141,16 @@ class Chat:
             request.template_values,
         )
 
-    def texts(self) -> Iterator[str]:
-        """Yield all text that people and programs wrote, and none of the template's."""
-        for message in self.messages:
-            yield message.content
-            others = (message.reasoning, message.name, message.tool_call_id)
-            yield from (text for text in others if text)
-            for call in message.tool_calls:
-                yield from (call.id, call.name, call.arguments)
-        for definition in self.definitions:
-            yield from _strings(definition)
-        for _, value in self.values:
-            yield from _strings(value)
+    def texts(self) -> list[str]:
+        """Return all text that people and programs wrote, and none of the template's."""
+        found = list[str]()
+
+        def note(text: str) -> str:
+            found.append(text)
+            return text
+
+        self.mapped(note)
+        return found
 
     def mapped(self, change: Callable[[str], str]) -> Chat:
         """Return the chat with ``change`` applied to all its ``texts``."""
@@ -221,18 +219,15 @@ class ChatTemplate:
         joined = one_system(messages)
         forms = [messages] + [joined] * (joined != messages)
         forms += [without_system(joined)] * worded
-        for form in forms[:-1]:
+        turns = [turns_of(each, self.calls, self._reasoning, self._source) for each in forms]
+        for each in turns[:-1]:
             try:
-                return self._render(self._turns(form), definitions, values)
+                return self._render(each, definitions, values)
             except ForetokenError:
                 raise
             except Exception:  # a template is a program, and raises what it likes
                 continue
-        return self._render(self._turns(forms[-1]), definitions, values)
-
-    def _turns(self, messages: Sequence[Message]) -> list[dict[str, Any]]:
-        """Return the messages in the form that the template expects."""
-        return turns_of(messages, self.calls, self._reasoning, self._source)
+        return self._render(turns[-1], definitions, values)
 
 
 _RAISED = ("TemplateError", "RuntimeError")
@@ -251,18 +246,6 @@ def _why_not(error: Exception) -> str:
         f"This model's chat template failed: {reason}. Load another file of this model, "
         "or use text completion, which needs no template."
     )
-
-
-def _strings(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict):
-        for key, each in value.items():
-            yield from _strings(key)
-            yield from _strings(each)
-    elif isinstance(value, list):
-        for each in value:
-            yield from _strings(each)
 
 
 def _changed(value: Any, change: Callable[[str], str]) -> Any:

@@ -44,8 +44,7 @@ class BlockTrainer:
         network = BlockNetwork(shape, target.hidden, target.vocabulary)
         # The target's output head tells tokens apart by states of this size; a norm learns it slowly.
         nn.init.constant_(network.norm.weight, target.scale)
-        self.network = network.to(target.device)
-        self.module: nn.Module = self.network
+        self.module = network.to(target.device)
 
     @property
     def first(self) -> int:
@@ -82,7 +81,7 @@ class BlockTrainer:
         ids += self._mask
         ids[:, :, 0] = batch.tokens.gather(1, blocks.anchors)
         read = torch.cat([batch.states[aux_layer] for aux_layer in self.aux_layers], dim=2)
-        states: Tensor = self.network(read, blocks.anchors, self._target.embedded(ids))
+        states: Tensor = self.module(read, blocks.anchors, self._target.embedded(ids))
         return states
 
     def logits(self, states: Tensor, before: Tensor) -> Tensor:
@@ -106,14 +105,14 @@ class BlockTrainer:
 
     def _head(self) -> Tensor:
         """Return the matrix that computes logits with the Markov head's: (vocabulary, hidden + rank)."""
-        markov = self.network.markov_head
+        markov = self.module.markov_head
         if markov is None:
             return self._target.head
         return torch.cat([self._target.head, markov["markov_w2"].get_parameter("weight")], dim=1)
 
     def _with_markov(self, states: Tensor, before: Tensor) -> Tensor:
         """Return the input of ``_head``, after the tokens ``before (count,)``: (count, hidden + rank)."""
-        markov = self.network.markov_head
+        markov = self.module.markov_head
         return states if markov is None else torch.cat([states, markov["markov_w1"](before)], 1)
 
     def _config(self) -> Mapping[str, Any]:

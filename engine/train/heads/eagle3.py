@@ -154,10 +154,9 @@ class Eagle3Trainer:
             max(self._layers) <= last, "shape.layers", f"must be layers of the target, 0 to {last}"
         )
         device = target.device
-        self._network = Eagle3(shape, len(self._layers), target).to(device)
-        self.module: nn.Module = self._network
+        self.module = Eagle3(shape, len(self._layers), target).to(device)
         self.dtype = compute_dtype(device)
-        self._head_rows = self._network.lm_head.weight.detach().clone()  # see ``survey``
+        self._head_rows = self.module.lm_head.weight.detach().clone()  # see ``survey``
 
     @property
     def aux_layers(self) -> tuple[AuxLayer, ...]:
@@ -176,7 +175,7 @@ class Eagle3Trainer:
         for reply in recording.replies:
             answer = recording.tokens(reply)[reply.start :].long()
             times += torch.bincount(answer, minlength=len(times))
-        network = self._network
+        network = self.module
         # A stable order, so that a run that goes on finds the same tokens.
         common = times.sort(descending=True, stable=True).indices[: len(network.targets)]
         self._head_rows = self._target.head_rows(common.sort().values)
@@ -195,11 +194,11 @@ class Eagle3Trainer:
             # Not the mean: of a text's first token many models make far larger states (arXiv 2402.17762).
             sizes.append(float(rows.square().mean(1).median().sqrt()))
         normed = torch.cat([recording.states(NORMED, reply)[:-1].float() for reply in replies])
-        self._network.fit_sizes(sizes, normed.square().mean(0).sqrt())
+        self.module.fit_sizes(sizes, normed.square().mean(0).sqrt())
 
     def _fit_states(self, recording: Recording) -> None:
         """Fit ``fc`` to the target's next state by ridge regression; the layer adds zero at first."""
-        network = self._network
+        network = self.module
         width = len(self._layers) * self._target.hidden
         gram = torch.zeros(width, width, device=self._target.device)
         product = torch.zeros(width, self._target.hidden, device=self._target.device)
@@ -225,7 +224,7 @@ class Eagle3Trainer:
 
     def unroll(self, batch: Batch, starts: Starts) -> Iterator[Tensor]:
         """Yield the states behind the norm at each step: (starts, hidden)."""
-        network, steps = self._network, self._shape.steps
+        network, steps = self.module, self._shape.steps
         tokens = F.pad(batch.tokens[:, 1:], (0, steps))
         embedded = self._target.embedded(tokens)
         joint = torch.cat([batch.states[aux_layer] for aux_layer in entering(*self._layers)], dim=2)
@@ -234,7 +233,7 @@ class Eagle3Trainer:
             yield network.norm(state.float()).to(self.dtype)
 
     def loss(self, batch: Batch) -> Loss:
-        network, drafted = self._network, self._drafted()
+        network, drafted = self.module, self._drafted()
         output = network.lm_head.weight.to(self.dtype)
         total, count = batch.states[NORMED].new_zeros(()), 0
         # Drafts start where the pending token was sampled: it has no hidden states yet.
@@ -280,13 +279,13 @@ class Eagle3Trainer:
 
     def export(self, folder: Path) -> None:
         """Write SafeAILab's layout; the embedding is the target's."""
-        network = self._network
+        network = self.module
         network.offsets.copy_(network.targets - torch.arange(len(network.targets)))
         network.marked.copy_(self._drafted() >= 0)
         write_head(folder, self._config(), self.tensors())
 
     def tensors(self) -> Mapping[str, Tensor]:
-        network = self._network
+        network = self.module
         named = {
             name.replace(_LAYER, _PUBLISHED): value for name, value in network.named_parameters()
         }
@@ -309,14 +308,14 @@ class Eagle3Trainer:
         )
 
     def restore(self, head: Stored) -> None:
-        network = self._network
+        network = self.module
         copy_weights(self.tensors(), head)
         network.targets.copy_(network.offsets + torch.arange(len(network.targets)))
         self._head_rows = self._target.head_rows(network.targets)
 
     def _drafted(self) -> Tensor:
         """Return the draft's number of each of the target's tokens, -1 without one: (vocabulary,)."""
-        targets = self._network.targets
+        targets = self.module.targets
         result = targets.new_full((self._target.vocabulary,), -1)
         result[targets] = torch.arange(len(targets), device=targets.device)
         return result
@@ -337,7 +336,7 @@ class Eagle3Trainer:
             "rope_theta": shape.rope_theta,
             "max_position_embeddings": target.info.context,
             "vocab_size": target.vocabulary,
-            "draft_vocab_size": len(self._network.targets),
+            "draft_vocab_size": len(self.module.targets),
             "tie_word_embeddings": False,
             "norm_before_residual": False,
             "eagle_aux_hidden_state_layer_ids": list(self._layers),

@@ -5,7 +5,7 @@ A kind has the name of its proposer. Its module is imported lazily.
 
 from __future__ import annotations
 
-from importlib import import_module
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -27,6 +27,5 @@ def names() -> tuple[str, ...]:
 
 def trainer(kind: str) -> type[Trainer]:
     """Return the trainer of a kind, one of ``names``."""
-    module, _, attribute = _REGISTRY[kind].partition(":")
-    trainer_class: type[Trainer] = getattr(import_module(module), attribute)
+    trainer_class: type[Trainer] = resolve_name(_REGISTRY[kind])
     return trainer_class

@@ -77,8 +77,7 @@ class MedusaTrainer:
 
     def __init__(self, shape: MedusaShape, target: TargetView) -> None:
         self._shape, self._target = shape, target
-        self._heads = MedusaHeads(shape, target.head).to(target.device)
-        self.module: nn.Module = self._heads
+        self.module = MedusaHeads(shape, target.head).to(target.device)
 
     @property
     def aux_layers(self) -> tuple[AuxLayer, ...]:
@@ -94,9 +93,9 @@ class MedusaTrainer:
         for head in range(self._shape.heads):
             # Head 0 is at the position where the pending token was chosen, and predicts the next one.
             pairs = batch.pairs(ahead=head + 1)
-            states = self._heads.states(head, hidden[pairs.sources])
+            states = self.module.states(head, hidden[pairs.sources])
             goal = self._target.teacher(batch, pairs)
-            total = total + _DECAY**head * head_loss(states, self._heads.output(head), goal)
+            total = total + _DECAY**head * head_loss(states, self.module.output(head), goal)
             count += len(pairs.labels)
         return Loss(total, count)
 

@@ -88,10 +88,12 @@ class SpeculatorTrainer(ABC):
     """
 
     Shape: ClassVar[type[SpeculatorShape]]
+    Module: ClassVar[type[nn.Module]]
     module: nn.Module
 
     def __init__(self, shape: SpeculatorShape, target: TargetView) -> None:
         self._shape, self._target = shape, target
+        self.module = self.Module(shape, target.head).to(target.device)
 
     @property
     def aux_layers(self) -> tuple[AuxLayer, ...]:
@@ -201,15 +203,11 @@ class MlpModule(nn.Module):
 class MlpTrainer(SpeculatorTrainer):
     """See ``Trainer``. The steps share their weights (``tie_weights``)."""
 
-    Shape = MlpShape
-
-    def __init__(self, shape: MlpShape, target: TargetView) -> None:
-        super().__init__(shape, target)
-        self._weights = MlpModule(shape, target.head).to(target.device)
-        self.module = self._weights
+    Shape, Module = MlpShape, MlpModule
+    module: MlpModule
 
     def speculator(self) -> MlpHead:
-        weights, steps = self._weights, self._shape.n_predict
+        weights, steps = self.module, self._shape.n_predict
         table, norm = weights.emb.weight, weights.ln.norm
         output = partial(F.linear, weight=weights.head.weight)
         stages = [Stage(project, table, norm, output) for project in weights.proj]
@@ -246,15 +244,11 @@ class LstmModule(nn.Module):
 class LstmTrainer(SpeculatorTrainer):
     """See ``Trainer``. The gates share their embedding (``tie_lstm_embs``)."""
 
-    Shape = SpeculatorShape
-
-    def __init__(self, shape: SpeculatorShape, target: TargetView) -> None:
-        super().__init__(shape, target)
-        self._weights = LstmModule(shape, target.head).to(target.device)
-        self.module = self._weights
+    Shape, Module = SpeculatorShape, LstmModule
+    module: LstmModule
 
     def speculator(self) -> LstmHead:
-        weights = self._weights
+        weights = self.module
         return LstmHead(
             steps=self._shape.n_predict,
             scaled=self._shape.scale_input,

@@ -67,8 +67,9 @@ def printed(server: Path, flag: str) -> str:
     """Return what a server prints for ``--help`` or ``--version``. Raises PeerFailed."""
     try:
         done = subprocess.run(
-            [str(server), flag], capture_output=True, text=True, timeout=120, check=False
-        )
+            [str(server), flag],
+            capture_output=True, encoding="utf-8", errors="replace", timeout=120, check=False,
+        )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired) as error:
         raise PeerFailed(
             f"{server} cannot be run: {what_failed(error)}. Build llama.cpp again."
@@ -183,14 +184,12 @@ def body(prompt: Sequence[int], limit: int, **more: Any) -> dict[str, Any]:
     return {"prompt": list(prompt), "n_predict": limit, **greedy, **more}
 
 
-def complete(
-    server: Server, prompt: Sequence[int], limit: int, *, ignore_eos: bool, seed: int = 1
-) -> Reply:
+def complete(server: Server, prompt: Sequence[int], limit: int, *, ignore_eos: bool) -> Reply:
     """Continue ``prompt`` greedily, from an empty cache. Raises PeerFailed.
 
     A server that does not return tokens (ik_llama.cpp) is asked for those of the text it wrote.
     """
-    asked = body(prompt, limit, seed=seed, ignore_eos=ignore_eos, cache_prompt=False)
+    asked = body(prompt, limit, seed=1, ignore_eos=ignore_eos, cache_prompt=False)
     answer = server.post("/completion", asked)
     try:
         tokens = answer.get("tokens")
