@@ -13,9 +13,8 @@ import torch
 from torch import Tensor
 
 from engine.backends.native import build
-from engine.kernels.cuda.linear import dispatch
 from engine.kernels.cuda.linear.bulk import BulkLinear
-from engine.kernels.cuda.linear.fusion import PLAIN
+from engine.kernels.cuda.linear.dispatch import convert_weight
 from engine.kernels.formats.block_formats import DRAFT_FORMAT
 from engine.kernels.formats.blocks import Stacked, widen
 from engine.kernels.native import library as native
@@ -89,18 +88,8 @@ class LinearFactory:
         wide = widen(weight)
         if self.kind == "bf16" and self.triton:
             kind = "int8" if wide.numel() >= LEAST_INT8 else "bf16"
-            narrow = dispatch.convert_weight(kind, wide.to(self.device), self.device)
-            return BulkLinear(dispatch.make_linear(narrow), narrow, PLAIN)
+            return BulkLinear(convert_weight(kind, wide.to(self.device), self.device))
         if self.kind == "bf16":
-            return _Narrow(make_linear(wide.to(self.device, torch.bfloat16)))
+            narrow = make_linear(wide.to(self.device, torch.bfloat16))
+            return lambda x: narrow(x.to(torch.bfloat16)).float()
         return make_linear(wide.to(self.device, torch.float32))
-
-
-@dataclass(frozen=True, slots=True)
-class _Narrow:
-    """A bf16 layer for float32 rows."""
-
-    linear: Linear
-
-    def __call__(self, x: Tensor) -> Tensor:
-        return self.linear(x.to(torch.bfloat16)).float()

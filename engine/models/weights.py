@@ -6,18 +6,15 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from engine.kernels.cuda.linear.fusion import Norm
 from engine.kernels.torch.linear import Linear
 
 
 @dataclass(frozen=True, slots=True)
-class RmsNorm:
-    """RMSNorm (Zhang and Sennrich 2019), computed in the dtype of ``weight (width,)``.
+class RmsNorm(Norm):
+    """See ``Norm``; computed in the dtype of ``weight (width,)``. ``bias (width,)`` lies behind it in
+    memory."""
 
-    ``bias (width,)`` lies behind ``weight`` in memory.
-    """
-
-    weight: Tensor
-    epsilon: float
     bias: Tensor | None = None
 
 

@@ -24,8 +24,8 @@ from engine.backends.support import ALL_MIXERS, ATTENTION, DECODER, EXPERTS, GAT
 from engine.kernels.cuda import STREAMED_ROWS
 from engine.kernels.cuda.kv_cache import StaticKVCache
 from engine.kernels.cuda.linear.bulk import BulkLinear
-from engine.kernels.cuda.linear.dispatch import DTYPE, convert_weight, embedding_of, make_linear
-from engine.kernels.cuda.linear.fusion import PLAIN, FusedLinear, Norm, normalise
+from engine.kernels.cuda.linear.dispatch import DTYPE, convert_weight, embedding_of
+from engine.kernels.cuda.linear.fusion import FusedLinear, Norm, normalise
 from engine.kernels.cuda.trees import tree_table
 from engine.kernels.formats import AS_STORED, QUANTISED
 from engine.kernels.formats.block_planes import FORMS
@@ -88,15 +88,14 @@ class CudaDecoder(LayerDecoder[DeviceState, Step]):
         kv_dtype: torch.dtype = torch.bfloat16,
     ) -> None:
         """``quantization``: bf16, int8, nf4 or stored. ``kv_dtype``: bf16, or e4m3 in half the memory."""
-        norm = read_norm(architecture, tensor, names.norm)
-        super().__init__(architecture, info, DTYPE, norm.weight.device)
-        self.norm = Norm(norm.weight, norm.epsilon)
+        self.norm: Norm = read_norm(architecture, tensor, names.norm)
+        super().__init__(architecture, info, DTYPE, self.norm.weight.device)
         self.cached = kv_dtype
         weight = convert_weight(quantization, tensor(names.embedding), self.device)
         self.embedding = embedding_of(weight)
         if not architecture.tied:
             weight = convert_weight(quantization, tensor(names.head), self.device)
-        self.head = BulkLinear(make_linear(weight), weight, PLAIN)
+        self.head = BulkLinear(weight)
         self.attention = DecoderAttention(architecture, info.context, self.device)
         self.layers = [
             layers.load(

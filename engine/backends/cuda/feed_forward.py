@@ -19,7 +19,7 @@ from engine.kernels.torch.factory import Embedding
 from engine.kernels.torch.linear import Linear
 from engine.models.activations import Activation, by_rows
 from engine.models.architecture import Experts
-from engine.models.weights import MixtureNorms, RmsNorm
+from engine.models.weights import MixtureNorms
 from engine.values import MAX_ROWS
 
 
@@ -68,8 +68,8 @@ class CudaExperts:
             rows = normed if norms is None else (normed * norms.shared).to(x.dtype)
             result = self.shared.down(self.shared.inner(rows)).float()
             if norms is not None:
-                total = normalise(total, norm_of(norms.experts_after))
-                result = normalise(result, norm_of(norms.shared_after))
+                total = normalise(total, norms.experts_after)
+                result = normalise(result, norms.shared_after)
             if self.spec.shared_gate:
                 result = result * by_rows(torch.sigmoid)(logits[:, self.spec.count :])
             total = total + result
@@ -117,11 +117,6 @@ class CudaOwnInputs:
         projected = normalise(self.projection(x).view(-1, width), self.norm)
         embedded = self.embedding(ids).to(x.dtype).view_as(projected)
         return torch.add(projected, embedded, alpha=self.scale).view(len(x), -1, width)
-
-
-def norm_of(norm: RmsNorm) -> Norm:
-    """Convert a norm to the kernels' class."""
-    return Norm(norm.weight, norm.epsilon)
 
 
 def _gated(gate_up: Tensor, gate: Activation | None) -> Tensor:

@@ -15,7 +15,6 @@ from engine.backends.cuda.feed_forward import (
     CudaOwnInput,
     CudaOwnInputs,
     gate_of,
-    norm_of,
 )
 from engine.backends.cuda.recurrent import CudaRecurrence
 from engine.kernels.cuda.linear.bulk import BulkLinear
@@ -34,7 +33,6 @@ from engine.models.weights import (
     ExpertsWeights,
     GatedMlpWeights,
     OwnInputWeights,
-    RmsNorm,
 )
 
 WIDEST_HEAD = 512
@@ -121,11 +119,11 @@ def load(
         sinks=mixer.sinks if isinstance(mixer, AttentionWeights) else None,
         recurrence=None if attends else recurrent.load(architecture, spec.mixer, mixer),
         output=_fused(mixer.output),
-        mixer_after=_norm(layer.mixer_after),
+        mixer_after=layer.mixer_after,
         feed_forward=_experts(spec.feed_forward, layer.feed_forward, layer.feed_forward_norm)
         if isinstance(spec.feed_forward, Experts)
         else _mlp(spec.feed_forward.activation, layer.feed_forward, layer.feed_forward_norm),
-        feed_forward_after=_norm(layer.feed_forward_after),
+        feed_forward_after=layer.feed_forward_after,
         own_input=_own_input(spec.feed_forward.activation, layer.own_input),
         scalar=layer.scalar,
     )
@@ -135,7 +133,7 @@ def _own_input(function: str, weights: OwnInputWeights | None) -> CudaOwnInput |
     if weights is None:
         return None
     gate, output = _fused(weights.gate), _fused(weights.output)
-    return CudaOwnInput(gate, activation(function), output, norm_of(weights.after))
+    return CudaOwnInput(gate, activation(function), output, weights.after)
 
 
 def load_own_inputs(
@@ -150,15 +148,11 @@ def load_own_inputs(
     if weights is None:
         return None
     table = convert_weight(quantization, tensor(names.per_layer_embedding), device)
-    projection, norm = _fused(weights.projection), norm_of(weights.norm)
+    projection, norm = _fused(weights.projection), weights.norm
     return CudaOwnInputs(projection, norm, embedding_of(table), weights.scale)
 
 
-def _norm(norm: RmsNorm | None) -> Norm | None:
-    return None if norm is None else norm_of(norm)
-
-
-def _mlp(function: str, weights: object, norm: RmsNorm | None = None) -> CudaMlp:
+def _mlp(function: str, weights: object, norm: Norm | None = None) -> CudaMlp:
     assert isinstance(weights, GatedMlpWeights)
     gated = function == FUSED_GATE
     return CudaMlp(
@@ -168,7 +162,7 @@ def _mlp(function: str, weights: object, norm: RmsNorm | None = None) -> CudaMlp
     )
 
 
-def _experts(spec: Experts, weights: object, norm: RmsNorm | None) -> CudaExperts:
+def _experts(spec: Experts, weights: object, norm: Norm | None) -> CudaExperts:
     assert isinstance(weights, ExpertsWeights)
     gated = spec.activation == FUSED_GATE and spec.clamp is None
 
@@ -179,7 +173,7 @@ def _experts(spec: Experts, weights: object, norm: RmsNorm | None) -> CudaExpert
 
     return CudaExperts(
         spec=spec,
-        norm=_norm(norm),
+        norm=norm,
         router=weights.router,
         score_bias=weights.score_bias,
         gate_up=fused(weights.gate_up, gated=gated),
@@ -191,11 +185,10 @@ def _experts(spec: Experts, weights: object, norm: RmsNorm | None) -> CudaExpert
     )
 
 
-def _fused(linear: Linear, norm: RmsNorm | None = None, *, gated: bool = False) -> BulkLinear:
+def _fused(linear: Linear, norm: Norm | None = None, *, gated: bool = False) -> BulkLinear:
     """Fuse a loaded linear layer with its bias, the norm before it and the gate after it."""
     weight, bias = _parts(linear)
-    fusion = Fusion(_norm(norm), bias, gated)
-    return BulkLinear(make_linear(weight, fusion), weight, fusion)
+    return BulkLinear(weight, Fusion(norm, bias, gated))
 
 
 def _parts(linear: Linear) -> tuple[Weight, Tensor | None]:

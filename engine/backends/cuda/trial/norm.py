@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from engine.backends.cuda.decoder import CudaDecoder
-from engine.backends.cuda.feed_forward import CudaExperts, norm_of
+from engine.backends.cuda.feed_forward import CudaExperts
 from engine.backends.cuda.trial.findings import Comparison
 from engine.kernels.cuda.linear.dispatch import DTYPE
 from engine.kernels.cuda.linear.fusion import Norm, normalise
@@ -62,7 +62,7 @@ def norm_cases(model: CudaDecoder) -> list[NormCase]:
         if isinstance(experts, CudaExperts):
             found += [] if experts.norm is None else [NormCase(experts.norm)]
             if experts.norms is not None:
-                found.append(NormCase(norm_of(experts.norms.experts_after), False, torch.float32))
+                found.append(NormCase(experts.norms.experts_after, False, torch.float32))
         if layer.own_input is not None:
             found.append(NormCase(layer.own_input.after, True))
     if model.own is not None:

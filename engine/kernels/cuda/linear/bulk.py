@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from engine.kernels.cuda import STREAMED_ROWS
-from engine.kernels.cuda.linear.dispatch import Weight
-from engine.kernels.cuda.linear.fusion import FusedLinear, Fusion, finish_sums, normalise
+from engine.kernels.cuda.linear.dispatch import Weight, make_linear
+from engine.kernels.cuda.linear.fusion import PLAIN, Fusion, finish_sums, normalise
 from engine.kernels.formats.int8 import Int8Weight
 from engine.machine.devices import loses_gpu, ran_out
 
@@ -30,8 +30,8 @@ class BulkLinear:
     int8 here, so that ``streamed`` does; "" if it does, or was not asked.
     """
 
-    def __init__(self, streamed: FusedLinear, weight: Weight, fusion: Fusion) -> None:
-        self.streamed, self.weight, self.fusion = streamed, weight, fusion
+    def __init__(self, weight: Weight, fusion: Fusion = PLAIN) -> None:
+        self.streamed, self.weight, self.fusion = make_linear(weight, fusion), weight, fusion
         self.refused = ""
 
     def __call__(self, x: Tensor, residual: Tensor | None = None) -> Tensor:

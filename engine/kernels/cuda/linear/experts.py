@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from engine.kernels.cuda.linear.bulk import BulkLinear
-from engine.kernels.cuda.linear.dispatch import Part, Weight, make_linear, make_stacked, shape_of
+from engine.kernels.cuda.linear.dispatch import Part, Weight, make_stacked, shape_of
 from engine.kernels.cuda.linear.fusion import PLAIN, Fusion, finish_sums
 from engine.kernels.formats.int8 import Int8Weight
 
@@ -50,8 +50,7 @@ class ExpertsLinear:
             parts = tuple(_expert(part, expert) for part in self._stacked)
             weight = parts[0] if len(parts) == 1 else parts
             bias = None if self._biases is None else self._biases[expert]
-            fusion = Fusion(bias=bias, gated=self.gated)
-            self._alone[expert] = BulkLinear(make_linear(weight, fusion), weight, fusion)
+            self._alone[expert] = BulkLinear(weight, Fusion(bias=bias, gated=self.gated))
         return self._alone[expert]
 
 

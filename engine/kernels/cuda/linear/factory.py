@@ -10,9 +10,7 @@ from engine.kernels.cuda.linear.dispatch import (
     Weight,
     convert_weight,
     embedding_of,
-    make_linear,
 )
-from engine.kernels.cuda.linear.fusion import PLAIN
 from engine.kernels.formats.blocks import Stacked
 from engine.kernels.torch.factory import Embedding, Kernels
 from engine.kernels.torch.linear import Linear
@@ -31,8 +29,7 @@ def kernels_on(quantization: str, device: torch.device) -> tuple[Kernels, list[B
         return last[0][1]
 
     def linear(weight: Stacked) -> BulkLinear:
-        own = converted(weight)
-        made.append(BulkLinear(make_linear(own), own, PLAIN))
+        made.append(BulkLinear(converted(weight)))
         return made[-1]
 
     def embedding(table: Stacked) -> Embedding:

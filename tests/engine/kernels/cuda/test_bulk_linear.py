@@ -9,7 +9,6 @@ pytest.importorskip("triton")
 
 from engine.kernels.cuda.linear import bulk
 from engine.kernels.cuda.linear.bulk import BulkLinear
-from engine.kernels.cuda.linear.dispatch import make_linear
 from engine.kernels.cuda.linear.tiles import Kind
 from engine.kernels.formats import nf4
 from engine.kernels.formats.block_planes import BlockPlanes, nf4_planes
@@ -30,7 +29,7 @@ def test_many_rows_are_multiplied_as_few_are(
     case = make(kind, 80, 128, 1, norm=full, bias=full, gated=full)
     x, residual = case.rows(20, torch.bfloat16), case.residual(20, torch.bfloat16)
     weight, fused = weight_on(device, case.weight), fusion_on(device, case.fusion)
-    linear = BulkLinear(make_linear(weight, fused), weight, fused)
+    linear = BulkLinear(weight, fused)
     found = linear(x.to(device), residual.to(device)).cpu().float()
     expected = case.reference()(x, residual).float()
     assert float((found - expected).norm() / expected.norm()) < 0.01
