@@ -141,7 +141,6 @@ class Stop:
         self.stopped = False
 
     def now(self) -> None:
-        """Stop the measurement."""
         with self._lock:
             self.stopped = True
             if self._generation is not None:

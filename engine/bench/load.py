@@ -115,7 +115,6 @@ class Row:
 
     @property
     def tokens_per_s(self) -> float:
-        """Return the tokens per second of all clients together."""
         return self.tokens / self.seconds
 
 

@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from statistics import fmean
 
 from engine.api import Engine
@@ -127,12 +128,10 @@ class Race:
 
     @property
     def estimate(self) -> Estimate | None:
-        """Return the estimate of the pairs so far."""
         return estimate([pair.ratio for pair in self._pairs]) if self._pairs else None
 
     @property
     def noise(self) -> Noise:
-        """Return the noise of the pairs so far."""
         if not self._pairs:
             return Noise()
         # Where words differ, work differs too.
@@ -156,7 +155,12 @@ class Race:
 
         def answered(run: Run) -> Answer:
             on_run(run)
-            return self._answer(run, stop, lambda event: on_event(run, event))
+            return answer(
+                self._engines[run.side],
+                self.contest.prompts[run.prompt],
+                self.contest.of(run.side),
+                lambda generation: stop.follow(generation, partial(on_event, run)),
+            )
 
         stop = self._stop
         try:
@@ -192,15 +196,6 @@ class Race:
             for side in Side:
                 check_repeats(self.contest.of(side), (earlier.of(side), made[side]))
         return Pair(prompt, base, rival, _ratio(base, rival))
-
-    def _answer(self, run: Run, stop: Stop, listener: Callable[[Event], None]) -> Answer:
-        prompt, configuration = self.contest.prompts[run.prompt], self.contest.of(run.side)
-        return answer(
-            self._engines[run.side],
-            prompt,
-            configuration,
-            lambda generation: stop.follow(generation, listener),
-        )
 
     def _spread(self, side: Side) -> float:
         """Return how much the side's speed changed. Plain decoding is as fast on any prompt."""

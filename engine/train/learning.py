@@ -117,7 +117,7 @@ def learn(slices: Slices, subject: Subject, state: LearnedState, lessons: list[L
     kept = others[-(len(others) // 3) :]
     model = cast(HiddenStateModel, _Target(slices, subject.info))
     view = TargetView(model, torch.device("cpu"), _RECIPE.hard_weight)
-    used = _in_use(slices, subject, state)
+    used = slices(lambda pair: _plan_in(pair, subject)) if state.used else subject.head
     trainer = continued(kinds.trainer(subject.head.kind), used.stored, view)
     first = [weight.detach().clone() for weight in trainer.module.parameters()]
     recording = Recording(place.work / "states", with_normed(trainer.aux_layers))
@@ -291,14 +291,8 @@ def _states(slices: Slices, recording: Recording, tokens: Sequence[int]) -> Tens
     return torch.stack([state.aux.at(layer)[: len(read)].float() for layer in layers])
 
 
-def _in_use(slices: Slices, subject: Subject, state: LearnedState) -> HeadPlan:
-    """Return the plan of the version in use."""
-    if not state.used:
-        return subject.head
-    return slices(lambda pair: _plan_in(pair, subject))
-
-
 def _plan_in(pair: LoadedPair, subject: Subject, made: Path | None = None) -> HeadPlan:
+    """Return the plan of a version that was ``made``, by default of the one in use."""
     return subject.place.plan(pair.plan.target.checkpoint, subject.head, made)
 
 

@@ -76,8 +76,8 @@ class Optimizers:
     def __init__(self, model: Any, stage: OptimizerStage) -> None:
         self._model, self._stage = model, stage
         names = [(name, param) for name, param in model.named_parameters() if param.requires_grad]
-        muon = stage.method == "muon"
-        matrices = [param for name, param in names if muon and _is_matrix(name, param)]
+        in_layers = [p for name, p in names if p.ndim == 2 and "layers" in name.split(".")]
+        matrices = in_layers if stage.method == "muon" else []
         chosen = {id(param) for param in matrices}
         others = [param for _, param in names if id(param) not in chosen]
         groups = [
@@ -118,7 +118,3 @@ def schedule(progress: float, warmup: float, decay: float) -> float:
     up = progress / warmup if warmup > 0 else 1.0
     down = (1.0 - progress) / decay if decay > 0 else 1.0
     return max(0.02 if progress < warmup else 0.0, min(1.0, up, down))
-
-
-def _is_matrix(name: str, param: Tensor) -> bool:
-    return param.ndim == 2 and "layers" in name.split(".")

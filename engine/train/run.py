@@ -58,8 +58,9 @@ def distil(
     """
     folder, kind = RunDirectory(out), recipe.kind
     training_device = choose_device(recipe.device, recipe.threads)
-    if not resume:
-        _forget(folder, kind)
+    if not resume:  # the replies stay, since the target would repeat them
+        folder.checkpoint(kind).unlink(missing_ok=True)
+        folder.journal(kind).path.unlink(missing_ok=True)
     device = devices.choose(recipe.device, native=recipe.native, threads=torch.get_num_threads())
     if needs_step(target):  # without it blocks are widened, and it takes longer
         compile_first(
@@ -139,9 +140,3 @@ def _resources(kind: str, folder: Path, target: Path, device: Device) -> Resourc
     plan = heads.inspect(folder, inspect(target))
     head = heads.load(plan, LinearFactory.choose("fp32", device))
     return Resources(heads={kind: head})
-
-
-def _forget(folder: RunDirectory, kind: str) -> None:
-    """Delete checkpoint and log; the replies stay, since the target would repeat them."""
-    folder.checkpoint(kind).unlink(missing_ok=True)
-    folder.journal(kind).path.unlink(missing_ok=True)

@@ -178,7 +178,6 @@ class CudaDecoder(LayerDecoder[DeviceState, Step]):
         return Runner(DeviceRound(self, state, drafter), captures, self.verdict)
 
     def without_graphs(self) -> None:
-        """Capture no passes as graphs."""
         self._graphs.captures = False
 
     def round_drafter(self, state: SequenceState) -> RoundDrafter:

@@ -83,7 +83,6 @@ class CudaExperts:
         return in_order(results.view(*chosen.shape, -1).float() * scores[..., None])
 
     def _expert(self, expert: int, rows: Tensor) -> Tensor:
-        """Return the result of one expert."""
         return self.down.of(expert)(_gated(self.gate_up.of(expert)(rows), self.gate))
 
 

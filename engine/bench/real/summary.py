@@ -27,7 +27,6 @@ class Spread:
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Spread:
-        """Summarise one or more values."""
         return cls(median(values), min(values), max(values))
 
 
@@ -53,7 +52,6 @@ class Row:
 
     @property
     def speed(self) -> float:
-        """Return the speed over all prompts."""
         return self.tokens_per_s[ALL].median
 
     @property

@@ -31,7 +31,6 @@ def name(way: Configuration) -> str:
 
 
 def method(speculation: Speculation) -> str:
-    """Name the method and its depth."""
     if speculation.proposer == PLAIN:
         return NO_DRAFTING
     if speculation.proposer == SERVER:
@@ -194,7 +193,6 @@ def as_json(
 
 
 def pair_json(pair: Pair) -> dict[str, Any]:
-    """Return one pair's figures."""
     return {
         "prompt": pair.prompt,
         "ratio": pair.ratio,

@@ -19,7 +19,6 @@ _BAR = 8
 
 
 def cells(row: Row) -> tuple[str, ...]:
-    """Return the cells of a row under ``HEAD``."""
     words = {None: "-", 0: "equal"}.get(row.divergences, f"{row.divergences} DIFFER")
     return (
         row.proposer,
@@ -50,7 +49,6 @@ def speedups(result: Result, temperature: float) -> Table:
 
 
 def depth_of(row: Row) -> str:
-    """Return the depth as tables show it."""
     if row.proposer == PLAIN:
         return "-"
     return "auto" if row.controller == Control.AUTO else str(row.depth)

@@ -48,7 +48,6 @@ class Batch:
 
     @property
     def learned(self) -> int:
-        """The number of tokens that are learned."""
         return int(self.loss_mask.sum())
 
     def pairs(self, ahead: int) -> Pairs:

@@ -57,12 +57,14 @@ class Recording:
         """
         self.folder, self._target = folder, target
         folder.mkdir(parents=True, exist_ok=True)
-        recorded = _metadata(self._path(0)).get("target")
+        first = _metadata(self._path(0))
+        recorded = first.get("target")
         if target and recorded and recorded != target:
             raise RecordingError(
                 f"{folder} has replies of {recorded}, not of {target}. Choose another --out."
             )
-        self.aux_layers = _aux_layers_in(self._path(0)) or tuple(aux_layers)
+        stored = map(AuxLayer, parse_json(first.get("taps", "[]")))
+        self.aux_layers = tuple(stored) or tuple(aux_layers)
         missing = [aux_layer for aux_layer in aux_layers if aux_layer not in self.aux_layers]
         if missing:
             raise RecordingError(
@@ -179,11 +181,6 @@ def _metadata(shard: Path) -> Mapping[str, str]:
     with safe_open(str(shard), framework="pt") as opened:
         metadata: Mapping[str, str] = opened.metadata()
         return metadata
-
-
-def _aux_layers_in(shard: Path) -> tuple[AuxLayer, ...]:
-    """Return the aux layers of a shard; none if there is no shard."""
-    return tuple(AuxLayer(layer) for layer in parse_json(_metadata(shard).get("taps", "[]")))
 
 
 def _plain(aux_layers: Sequence[AuxLayer]) -> list[int | None]:

@@ -70,7 +70,6 @@ class Comparison:
         self.error = max(self.error, worst) if worst == worst else float("inf")
 
     def same(self, found: Tensor, expected: Tensor, where: str) -> None:
-        """Expect the same bits."""
         if not torch.equal(found, expected):
             self.fault(f"its bits differ {where}")
 
@@ -135,6 +134,5 @@ def _milliseconds(call: Callable[[], object], device: torch.device) -> float:
 
 
 def _finish(device: torch.device) -> None:
-    """Wait for the device."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)

@@ -59,7 +59,6 @@ class LinearCase:
 
     @property
     def results(self) -> int:
-        """Return the width of a result."""
         return shape_of(self.linear.weight)[0] // (2 if self.linear.fusion.gated else 1)
 
     def check(self, comparison: Comparison) -> Callable[[], object]:
