@@ -12,6 +12,7 @@ import torch
 
 pytest.importorskip("triton")
 
+from engine.kernels.cuda.linear.dispatch import shape_of
 from tests.support.places import ROOT
 from tools.gpu_bench import __main__ as command
 from tools.gpu_bench import models, parts, supervise
@@ -62,6 +63,15 @@ def test_a_part_measures_rounds_kernels_steps_and_bits(device: str) -> None:
     assert names >= {"qkv", "output", "gate_up", "down", "head"} and len(names) > 5
     measured = [*tables["Kernels"], *tables["Whole steps"]]
     assert [one["rows that differ"] for one in measured] == [0] * len(measured)
+
+
+def test_each_kernel_is_timed_with_its_own_weight() -> None:
+    (sizes,) = models.TINY
+    following = models.random_cycle(sizes.vocabulary, 1)
+    weights = models.RandomWeights(sizes, following, 1, torch.device("cpu"))
+    model = models.make(weights, "bf16")
+    for name, shape in sizes.linear_layers().items():
+        assert {shape_of(each.weight) for each in parts.products(model, name)} == {shape}
 
 
 @pytest.mark.exhaustive

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from operator import attrgetter
 from time import perf_counter
 from typing import Any
 
@@ -12,6 +13,7 @@ import triton
 from torch import Tensor
 
 from engine.backends.cuda.decoder import CudaDecoder
+from engine.kernels.cuda.linear.bulk import BulkLinear
 from engine.values import MAX_ROWS
 from engine.values.sampling import AcceptanceRule, Sampling
 from tools.gpu_bench import models
@@ -22,6 +24,11 @@ from tools.gpu_bench.supervise import tell
 DEPTH, RIGHT = 5, (0.6, 0.8)
 """Tokens drafted in each round, and the shares of tokens at which drafts agree with the target."""
 SEED = 1
+_PLACES = {
+    "qkv": "inputs", "output": "output", "gate_up": "feed_forward.gate_up",
+    "down": "feed_forward.down",
+}  # fmt: skip
+"""Where a layer has its weights."""
 Calls = Callable[[int], list[Callable[[], Tensor]]]
 """Return calls of so many rows, each of another layer."""
 Answer = Callable[[list[int]], tuple[list[int], int, float]]
@@ -32,6 +39,13 @@ def estimates(device: str) -> dict[str, float]:
     """Return the parts in their order, and at most how many seconds each takes on an H200."""
     names = [one.name for one in (models.REAL if device == "cuda" else models.TINY)]
     return {f"{kind} {name}": 40.0 for name in names for kind in (*WIDTHS, "transformers")}
+
+
+def products(model: CudaDecoder, name: str) -> list[BulkLinear]:
+    """Return the linear layers by one of the names of ``Sizes.linear_layers``."""
+    if name == "head":
+        return [model.head]
+    return [attrgetter(_PLACES[name])(layer) for layer in model.layers]
 
 
 class Bench:
@@ -100,8 +114,7 @@ class Bench:
         """Time each weight in all layers, in one graph, which fit into no cache; return their bytes."""
         kind, total = model.info.quantization, 0.0
         for name, (out, width) in sizes.linear_layers().items():
-            layers = [getattr(one, name, model.head) for one in model.layers]
-            layers = layers[:1] if name == "head" else layers
+            layers = products(model, name)
             x = torch.randn(MAX_ROWS, width, device=self.device)
             x = x if name == "head" else x.bfloat16()  # logits are not rounded
 
