@@ -56,12 +56,7 @@ class Recipe:
 def load_recipe(path: Path) -> Recipe:
     """Read the recipe in a YAML file. Raises RecipeError."""
     recipe = read(Recipe, load(path))
-    _check(recipe)
-    return recipe
-
-
-def _check(recipe: Recipe) -> None:
-    """Raise RecipeError for what types cannot express."""
+    # What types cannot express.
     need(recipe.kind in kinds.names(), "kind", f"must be one of {', '.join(kinds.names())}")
     read(kinds.trainer(recipe.kind).Shape, recipe.shape, "shape")
     replies, budget = recipe.replies, recipe.budget
@@ -78,3 +73,4 @@ def _check(recipe: Recipe) -> None:
     need(bool(replies.temperatures), "replies.temperatures", "needs at least one temperature")
     need(16 <= recipe.window <= recipe.batch_tokens, "window", "must be 16 to batch_tokens")
     need(recipe.micro_batches > 0, "micro_batches", "must be 1 or more")
+    return recipe

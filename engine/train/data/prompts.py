@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -79,7 +79,7 @@ def split(prompts: Iterable[Prompt], count: int, held_out: int, seed: int, where
 
 
 def _from_line(path: Path, number: int, line: str) -> tuple[Prompt, bool]:
-    """Return the prompt, and True if it is held out."""
+    """Return the prompt, the chat up to its last question, and True if it is held out."""
     try:
         entry: Any = parse_json(line)
         held_out = entry.get("held_out") is True
@@ -93,15 +93,9 @@ def _from_line(path: Path, number: int, line: str) -> tuple[Prompt, bool]:
             f'{path}, line {number} is not a prompt. Write {{"prompt": "..."}} or '
             f'{{"messages": [{{"role": "user", "content": "..."}}]}}.'
         ) from error
-    return tuple(_up_to_question(messages)), held_out
-
-
-def _up_to_question(messages: Iterable[Message]) -> Iterator[Message]:
-    """Yield the chat up to its last question, which the target answers."""
-    chat = list(messages)
-    while chat and chat[-1].role == "assistant":
-        chat.pop()
-    yield from chat
+    while messages and messages[-1].role == "assistant":  # the target answers the last question
+        messages.pop()
+    return tuple(messages), held_out
 
 
 def _text(value: object) -> str:

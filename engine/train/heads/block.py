@@ -41,25 +41,14 @@ class BlockTrainer:
         self._mask = target.vocabulary - 1 if mask is None else mask
         _check(shape, self._mask, target)
         self._shape, self._target = shape, target
+        layers = (layer + 1 for layer in shape.target_layer_ids)
+        self.aux_layers = tuple(NORMED if n == last else AuxLayer(n) for n in layers)
+        self.first = 0 if shape.markov_rank else 1  # row of a block that predicts a token
+        self.depth = shape.block_size - self.first
         network = BlockNetwork(shape, target.hidden, target.vocabulary)
         # The target's output head tells tokens apart by states of this size; a norm learns it slowly.
         nn.init.constant_(network.norm.weight, target.scale)
         self.module = network.to(target.device)
-
-    @property
-    def first(self) -> int:
-        """The first row of a block that predicts a token."""
-        return 0 if self._shape.markov_rank else 1
-
-    @property
-    def aux_layers(self) -> tuple[AuxLayer, ...]:
-        last = self._target.info.layers
-        layers = (layer + 1 for layer in self._shape.target_layer_ids)
-        return tuple(NORMED if layer == last else AuxLayer(layer) for layer in layers)
-
-    @property
-    def depth(self) -> int:
-        return self._shape.block_size - self.first
 
     def loss(self, batch: Batch) -> Loss:
         blocks = self._blocks(batch)

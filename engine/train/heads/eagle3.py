@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from engine.drafting.heads.stored import Stored
-from engine.models.hidden_states import NORMED, AuxLayer, entering
+from engine.models.hidden_states import NORMED, entering
 from engine.train.data.batches import Batch
 from engine.train.data.recording import Recording
 from engine.train.device import compute_dtype
@@ -153,18 +153,11 @@ class Eagle3Trainer:
         need(
             max(self._layers) <= last, "shape.layers", f"must be layers of the target, 0 to {last}"
         )
+        self.aux_layers, self.depth = entering(*dict.fromkeys(self._layers)), shape.steps
         device = target.device
         self.module = Eagle3(shape, len(self._layers), target).to(device)
         self.dtype = compute_dtype(device)
         self._head_rows = self.module.lm_head.weight.detach().clone()  # see ``survey``
-
-    @property
-    def aux_layers(self) -> tuple[AuxLayer, ...]:
-        return entering(*dict.fromkeys(self._layers))
-
-    @property
-    def depth(self) -> int:
-        return self._shape.steps
 
     def survey(self, recording: Recording) -> None:
         """Trim the vocabulary to the most frequent tokens of the replies.

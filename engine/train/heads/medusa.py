@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from engine.backends.torch.eager import EagerArithmetic
 from engine.drafting.heads.medusa import residual
 from engine.drafting.heads.stored import Stored
-from engine.models.hidden_states import NORMED, AuxLayer
+from engine.models.hidden_states import NORMED
 from engine.train.data.batches import Batch
 from engine.train.loop import Loss
 from engine.train.losses import head_loss
@@ -78,14 +78,7 @@ class MedusaTrainer:
     def __init__(self, shape: MedusaShape, target: TargetView) -> None:
         self._shape, self._target = shape, target
         self.module = MedusaHeads(shape, target.head).to(target.device)
-
-    @property
-    def aux_layers(self) -> tuple[AuxLayer, ...]:
-        return (NORMED,)
-
-    @property
-    def depth(self) -> int:
-        return self._shape.heads
+        self.aux_layers, self.depth = (NORMED,), shape.heads
 
     def loss(self, batch: Batch) -> Loss:
         hidden = batch.states[NORMED].flatten(0, 1)

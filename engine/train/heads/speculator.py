@@ -24,7 +24,7 @@ from engine.drafting.heads.lstm import GATES, LstmHead
 from engine.drafting.heads.mlp import MlpHead, Stage
 from engine.drafting.heads.speculator import Norm, Speculator
 from engine.drafting.heads.stored import Stored
-from engine.models.hidden_states import NORMED, AuxLayer
+from engine.models.hidden_states import NORMED
 from engine.train.data.batches import Batch
 from engine.train.loop import Loss
 from engine.train.losses import Teacher, head_loss
@@ -94,14 +94,7 @@ class SpeculatorTrainer(ABC):
     def __init__(self, shape: SpeculatorShape, target: TargetView) -> None:
         self._shape, self._target = shape, target
         self.module = self.Module(shape, target.head).to(target.device)
-
-    @property
-    def aux_layers(self) -> tuple[AuxLayer, ...]:
-        return (NORMED,)
-
-    @property
-    def depth(self) -> int:
-        return self._shape.n_predict
+        self.aux_layers, self.depth = (NORMED,), shape.n_predict
 
     @abstractmethod
     def speculator(self) -> Speculator:
