@@ -7,7 +7,6 @@ have them. ``engine/backends/torch`` has the same formulas row by row.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
 import torch
 import torch.nn.functional as F
@@ -25,17 +24,6 @@ from engine.models.weights import (
 )
 
 _silu = by_rows(F.silu)
-
-
-class CudaRecurrence(Protocol):
-    """A recurrent mixer. ``weights``: with linear layers that it does not use."""
-
-    @property
-    def weights(self) -> MixerWeights: ...
-
-    def __call__(self, inputs: Tensor, memory: LayerMemory, memories: Memories) -> Tensor:
-        """Return its rows (rows, values) for ``inputs (rows, width)``, those of its first linear layer,
-        in the step that ``memories`` have begun, in their dtype. Does not keep ``inputs``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +73,14 @@ class _Convolution:
         for tap, factors in enumerate(taps):
             total = total + windows[..., tap] * factors
         return (last[before:] * total).to(inputs.dtype)
+
+
+CudaRecurrence = _GatedDelta | _Mamba | _Convolution
+"""A recurrent mixer. ``weights``: with linear layers that it does not use.
+
+A call returns its rows (rows, values) for ``inputs (rows, width)``, those of its first linear layer, in
+the step that ``memories`` have begun, in their dtype. It does not keep ``inputs``.
+"""
 
 
 def load(architecture: Architecture, spec: object, weights: MixerWeights) -> CudaRecurrence:

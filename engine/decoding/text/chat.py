@@ -53,7 +53,10 @@ def _turn(message: Message, reasoning: str) -> Turn:
             {
                 "id": call.id,
                 "type": "function",
-                "function": {"name": call.name, "arguments": _arguments(call)},
+                "function": {
+                    "name": call.name,
+                    "arguments": call.arguments if (value := call.object) is None else value,
+                },
             }
             for call in message.tool_calls
         ]
@@ -62,11 +65,6 @@ def _turn(message: Message, reasoning: str) -> Turn:
     if message.name is not None:
         turn["name"] = message.name
     return turn
-
-
-def _arguments(call: ToolCall) -> dict[str, Any] | str:
-    arguments = call.object
-    return call.arguments if arguments is None else arguments
 
 
 def _with_calls_written(message: Message, style: CallStyle) -> Message:

@@ -6,6 +6,8 @@ a linear layer's sum stays in float32 until the result is rounded, once.
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -105,8 +107,8 @@ def _norm_factor(x: Tensor, norm: Norm) -> Tensor:
 def linear_reference(weight: Weight, fusion: Fusion) -> FusedLinear:
     """Return the reference of the linear layer with ``weight`` and ``fusion``."""
     if isinstance(weight, Int8Weight):
-        return Int8Reference(weight, fusion)
-    return FloatReference(weight, fusion)
+        return partial(_multiply_int8, weight, fusion)
+    return partial(_multiply_floats, floats_of(weight), fusion)
 
 
 def floats_of(weight: Weight) -> Tensor:
@@ -116,32 +118,25 @@ def floats_of(weight: Weight) -> Tensor:
     return (weight if isinstance(weight, Tensor) else weight.dequantise()).float()
 
 
-class FloatReference:
-    """A linear layer with a weight in bf16, or dequantised to it; inputs are rounded to it too."""
-
-    def __init__(self, weight: Weight, fusion: Fusion) -> None:
-        self.weight, self.fusion = floats_of(weight), fusion
-
-    def __call__(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
-        norm = self.fusion.norm
-        inputs = x if norm is None else normalise_reference(x, norm)
-        sums = F.linear(inputs.bfloat16().float(), self.weight)
-        return _finish(sums, self.fusion, residual, x.dtype)
+def _multiply_floats(
+    weight: Tensor, fusion: Fusion, x: Tensor, residual: Tensor | None = None
+) -> Tensor:
+    """Multiply by a weight in bf16, or dequantised to it; inputs are rounded to it too."""
+    inputs = x if fusion.norm is None else normalise_reference(x, fusion.norm)
+    sums = F.linear(inputs.bfloat16().float(), weight)
+    return _finish(sums, fusion, residual, x.dtype)
 
 
-class Int8Reference:
-    """A linear layer with an int8 weight: rows are quantised by their largest value, sums are exact.
+def _multiply_int8(
+    weight: Int8Weight, fusion: Fusion, x: Tensor, residual: Tensor | None = None
+) -> Tensor:
+    """Multiply by an int8 weight: rows are quantised by their largest value, sums are exact.
 
-    Without a norm it gives the bits of ``engine.kernels.torch.int8.Int8Reference``.
+    Without a norm this gives the bits of ``engine.kernels.torch.int8.Int8Reference``.
     """
-
-    def __init__(self, weight: Int8Weight, fusion: Fusion) -> None:
-        self.weight, self.fusion = weight, fusion
-
-    def __call__(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
-        values, scale = quantise_rows(x, self.fusion.norm)
-        total = F.linear(values.double(), self.weight.values.double()).float()  # exact below 2**53
-        return _finish(total * self.weight.scale * scale, self.fusion, residual, x.dtype)
+    values, scale = quantise_rows(x, fusion.norm)
+    total = F.linear(values.double(), weight.values.double()).float()  # exact below 2**53
+    return _finish(total * weight.scale * scale, fusion, residual, x.dtype)
 
 
 def _finish(sums: Tensor, fusion: Fusion, residual: Tensor | None, dtype: torch.dtype) -> Tensor:

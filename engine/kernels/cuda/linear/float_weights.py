@@ -1,4 +1,4 @@
-"""The kernel for bf16 weights, and the epilogue of float kernels. See ``FloatReference``."""
+"""The kernel for bf16 weights, and the epilogue of float kernels. See ``linear_reference``."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def test_without_triton_and_cuda_everything_but_the_kernels_imports_and_multipli
         + "from tests.support import interpreter, ptx\n"
         "import torch; assert not torch.cuda.is_available()\n"
         "weight = torch.ones(2, 3).bfloat16()\n"
-        "reference = engine.kernels.cuda.references.FloatReference\n"
+        "reference = engine.kernels.cuda.references.linear_reference\n"
         "plain = engine.kernels.cuda.linear.fusion.PLAIN\n"
         "print(reference(weight, plain)(torch.ones(1, 3)).tolist())"
     )
