@@ -124,7 +124,6 @@ class DecoderAttention:
                 capacity=capacity,
                 tiling=_tiling(spec),
                 device=self._device,
-                rows=STREAMED_ROWS,
             )
         return self._workspaces[key]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 
 import torch
 from torch import Tensor
@@ -16,11 +15,6 @@ from engine.models.hidden_states import AuxHiddenStates
 from engine.models.prompt_content import PromptContent
 from engine.models.rotation import rotations_in_images
 from engine.models.sequence_state import Checkpoints, SequenceState
-from engine.values import CHECKPOINT_MB
-
-Rotations = Mapping[tuple[Rope, int], Tensor]
-"""By ropes and widths of heads, see ``cosines``."""
-NO_ROTATIONS: Rotations = MappingProxyType({})
 
 
 class DeviceState(SequenceState):
@@ -36,14 +30,14 @@ class DeviceState(SequenceState):
     def __init__(
         self,
         static: StaticKVCache,
-        aux: AuxHiddenStates | None = None,
-        memories: Memories | None = None,
-        checkpoint_bytes: int = CHECKPOINT_MB << 20,
-        rotations: Rotations = NO_ROTATIONS,
-        last_slots: Mapping[bool, int] = MappingProxyType({}),
+        aux: AuxHiddenStates | None,
+        memories: Memories | None,
+        checkpoint_bytes: int,
+        rotations: Mapping[tuple[Rope, int], Tensor],
+        last_slots: Mapping[bool, int],
     ) -> None:
-        """``rotations``: the model's, of ropes that images change. The state has its own.
-        ``last_slots``: see ``Architecture``."""
+        """``rotations``: the model's, of ropes that images change, by ropes and widths of heads, see
+        ``cosines``. The state has its own. ``last_slots``: see ``Architecture``."""
         self._plain = rotations
         self._content: PromptContent | None = None
         self.rotations = {key: table.clone() for key, table in rotations.items()}

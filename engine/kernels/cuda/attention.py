@@ -11,9 +11,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from engine.kernels.cuda import KV_SPLIT, kv_parts
+from engine.kernels.cuda import KV_SPLIT, STREAMED_ROWS, kv_parts
 from engine.kernels.cuda.kv_cache import LayerKV
-from engine.values import MAX_ROWS
 
 _LEAST = 16
 """Least rows and columns of a tile on tensor cores."""
@@ -92,9 +91,8 @@ class Workspace:
         capacity: int,
         tiling: Tiling,
         device: torch.device,
-        rows: int = MAX_ROWS,
     ) -> Workspace:
-        shape = (rows, heads, tiling.parts(capacity))
+        shape = (STREAMED_ROWS, heads, tiling.parts(capacity))
         acc = torch.empty(*shape, head_dim, dtype=torch.float32, device=device)
         m_i, l_i = torch.empty(2, *shape, dtype=torch.float32, device=device)
         return cls(acc, m_i, l_i)
@@ -123,7 +121,7 @@ def attend(
     ``trees``) row i is stored there too, but its position is its depth's, and it sees its ancestors.
 
     Overwrites ``workspace``. Never waits for the device: ``length (1,)`` int32 is read there, and
-    a program reads as many splits as that needs. More than 16 rows work too if the workspace has room.
+    a program reads as many splits as that needs. Takes up to ``STREAMED_ROWS`` rows.
     """
     from engine.kernels.cuda import attention_kernel as kernels
 
@@ -163,7 +161,7 @@ def _check(query: Tensor, cache: LayerKV, workspace: Workspace, parts: int) -> N
     assert heads % kv_heads == 0 and cache.keys.shape[2] == head_dim
     assert query.is_contiguous() and cache.keys.is_contiguous() and cache.values.is_contiguous()
     assert workspace.acc.shape[1:] == (heads, parts, head_dim)
-    assert rows <= workspace.acc.shape[0], "the workspace was made for fewer rows"
+    assert rows <= STREAMED_ROWS
 
 
 def _power(number: int) -> int:

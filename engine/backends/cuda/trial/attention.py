@@ -174,7 +174,7 @@ class AttentionCase:
         spec = self.spec
         return Workspace.make(
             heads=spec.heads, head_dim=spec.head_dim, capacity=self.capacity, tiling=self._tiling,
-            device=self.device, rows=STREAMED_ROWS,
+            device=self.device,
         )  # fmt: skip
 
     def _starts(self, rows: int = MAX_ROWS) -> list[int]:
