@@ -18,6 +18,7 @@ from typer import Argument, Option
 from app import paths
 from app.cli import options
 from engine.errors import InvalidRequest
+from engine.files import expanded
 from engine.values.units import counted
 
 
@@ -146,7 +147,7 @@ def stoppable() -> Iterator[None]:
 
 def find_recipe(text: str) -> Path:
     """Return the recipe at that path, or the shipped one of that name: ``pip-mlp``."""
-    path = Path(text).expanduser()
+    path = expanded(text)
     if path.is_file():
         return path
     folder = paths.recipes()

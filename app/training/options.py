@@ -21,6 +21,7 @@ from app.storage.store import Store
 from engine.api import SEPARATOR, LoadRequest, slug
 from engine.drafting import heads
 from engine.errors import DiskError, ForetokenError, InvalidRequest
+from engine.files import expanded
 from engine.loading.inventory import Inventory, Pairing
 from engine.train.heads import kinds
 from engine.train.output.run_directory import RunDirectory
@@ -197,7 +198,7 @@ def prompts_of(stage: RepliesStage, seed: int, data_dir: Path) -> Prompts:
         return split(general(seed), stage.count, stage.held_out, seed, "general prompts")
     if stage.prompts == CHATS:
         return split(from_chats(data_dir), stage.count, stage.held_out, seed, "your chats")
-    file = paths.pip_prompts() if stage.prompts == PIP else Path(stage.prompts).expanduser()
+    file = paths.pip_prompts() if stage.prompts == PIP else expanded(stage.prompts)
     return from_file(file, stage.count, stage.held_out, seed)
 
 

@@ -24,6 +24,7 @@ from engine.bench.real.process import Server
 from engine.bench.reports.tables import Table
 from engine.errors import ForetokenError, InvalidRequest, PeerFailed
 from engine.events import Emitted, Failed
+from engine.files import expanded
 from engine.machine import threads
 from engine.models.checkpoints.gguf.description import is_gguf
 from engine.request import Request, Speculation
@@ -75,7 +76,7 @@ def theirs(server: Server) -> Contender:
 def llama_server(loaded: Loaded, folder: Path, context: int, slots: int) -> Iterator[Contender]:
     """Start llama.cpp's server in ``folder`` with the file and threads of ``loaded`` and
     ``slots`` of ``context`` tokens. Raises InvalidRequest, PeerFailed."""
-    program, target = llama_cpp.find(folder, llama_cpp.SERVER), Path(loaded.target_id).expanduser()
+    program, target = llama_cpp.find(folder, llama_cpp.SERVER), expanded(loaded.target_id)
     if program is None:
         raise InvalidRequest("llama_cpp", f"{folder} has no {llama_cpp.SERVER}: build it there.")
     if not is_gguf(target):

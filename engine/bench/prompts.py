@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from engine.errors import MALFORMED, InvalidRequest, what_failed
-from engine.files import bounded, parse_json
+from engine.files import bounded, expanded, parse_json
 from engine.values.messages import Message
 
 SHIPPED = Path(__file__).with_name("prompts.jsonl")
@@ -69,7 +69,7 @@ def named(name: str, folder: Path, vocabulary: int) -> list[Prompt]:
     if name == RANDOM:
         return noise(vocabulary)
     if name != SPEC_BENCH:
-        return read(Path(name).expanduser())
+        return read(expanded(name))
     file = folder / SPEC_BENCH / "question.jsonl"
     if not file.is_file():
         raise InvalidRequest(

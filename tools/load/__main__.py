@@ -24,6 +24,7 @@ import httpx2
 from engine.bench.real.peers import llama_cpp
 from engine.bench.real.process import Server
 from engine.errors import ForetokenError
+from engine.files import expanded
 from engine.loading.request import LoadRequest
 from engine.machine import threads
 from tools.load.crowd import Crowd, Tally, Trouble, asks
@@ -97,7 +98,7 @@ def ours(given: argparse.Namespace) -> Iterator[tuple[str, int]]:
 @contextmanager
 def theirs(program: Path, given: argparse.Namespace) -> Iterator[Server]:
     """llama.cpp's server on the target. Raises PeerFailed."""
-    target = Path(LoadRequest.parse(given.pair).target).expanduser()
+    target = expanded(LoadRequest.parse(given.pair).target)
     slots = given.parallel
     room = given.context * slots
     command = llama_cpp.command(program, target, room, given.threads, (), parallel=slots)

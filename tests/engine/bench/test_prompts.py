@@ -56,3 +56,8 @@ def test_an_empty_or_absent_file_is_refused(tmp_path: Path) -> None:
     for file in (empty, tmp_path / "absent.jsonl"):
         with pytest.raises(InvalidRequest):
             prompts.read(file)
+
+
+def test_a_file_of_nobodys_home_is_refused_as_absent(tmp_path: Path) -> None:
+    with pytest.raises(InvalidRequest, match="~nobody-here"):
+        prompts.named("~nobody-here/p.jsonl", tmp_path, vocabulary=10)
