@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import Protocol, TypeVar, cast
 
 import torch
 from torch import Tensor
 
 from engine.backends import operations
+from engine.backends.cuda.attention import DecoderAttention
 from engine.backends.cuda.layers import wrong_width
 from engine.backends.cuda.prompts import attend_prompt, is_plain
 from engine.backends.cuda.state import DeviceState
@@ -36,9 +37,6 @@ from engine.models.architecture import Architecture, Attention
 from engine.models.hidden_states import AuxLayer
 from engine.noise import Draws
 
-if TYPE_CHECKING:
-    from engine.backends.cuda.decoder import CudaDecoder
-
 R = TypeVar("R")
 
 SUPPORT = Support(
@@ -51,10 +49,20 @@ SUPPORT = Support(
 )
 
 
+class HeadTarget(Protocol):
+    """What heads compute with of a decoder on the device."""
+
+    device: torch.device
+    embedding: Callable[[Tensor], Tensor]
+    attention: DecoderAttention
+
+    def logits(self, normed: Tensor) -> Tensor: ...
+
+
 class HeadOperations(EagerOperations):
     """See ``Operations``. Raises Unsupported for layers that the kernels do not compute."""
 
-    def __init__(self, target: CudaDecoder, state: DeviceState) -> None:
+    def __init__(self, target: HeadTarget, state: DeviceState) -> None:
         self.model, self.state, self.device = target, state, target.device
         self._by_group: dict[Linear, StackedLinear] = {}
 
