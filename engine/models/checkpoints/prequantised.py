@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from engine.errors import ModelError, what_failed
+from engine.errors import MALFORMED, ModelError, what_failed
 from engine.files import parse_json
 from engine.models.checkpoints.safetensors_header import TensorEntry, read_bytes
 
@@ -90,7 +90,7 @@ def nf4_state(file: Path, name: str, entry: TensorEntry) -> Nf4State:
         block = int(state["blocksize"])
         nested = int(state.get("nested_blocksize") or 0)
         offset = float(state.get("nested_offset") or 0.0)
-    except (ValueError, KeyError, TypeError) as error:
+    except MALFORMED as error:
         raise ModelError(
             f"{file}: the quantisation of {name!r} cannot be read: {what_failed(error)}. The file is "
             f"damaged, or from another version of bitsandbytes. {_REMEDY}"

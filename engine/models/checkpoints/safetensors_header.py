@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from engine.errors import ModelError
+from engine.errors import MALFORMED, ModelError
 from engine.files import parse_json
 
 _PREFIX = 8
 _LONGEST_HEADER = 100_000_000  # the limit of the safetensors library itself
+_MOST_AXES = 16  # the product of millions of sizes takes hours
 _BITS = {
     "BOOL": 8, "U8": 8, "I8": 8, "F8_E5M2": 8, "F8_E4M3": 8, "F8_E8M0": 8, "F4": 4,
     "I16": 16, "U16": 16, "F16": 16, "BF16": 16,
@@ -128,7 +129,9 @@ def _tensor(file: Path, name: str, entry: Any, data_start: int) -> TensorEntry:
         shape = tuple(int(size) for size in entry["shape"])
         dtype = str(entry["dtype"])
         begin, end = (int(offset) for offset in entry["data_offsets"])
-    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        if len(shape) > _MOST_AXES:
+            raise ValueError(f"{len(shape):,} axes")
+    except MALFORMED as error:
         raise ModelError(
             f"{file}: the header entry of tensor {name!r} is invalid. {AGAIN}"
         ) from error

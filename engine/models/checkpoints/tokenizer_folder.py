@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.errors import MALFORMED, ModelError, what_failed
-from engine.files import read_json
+from engine.files import bounded, read_json
 from engine.models.checkpoints.chat_template import Render, renderer
 
 FILE = "tokenizer.json"
@@ -62,7 +62,7 @@ def chat_template(folder: Path, config: Mapping[str, Any]) -> str | None:
     config, in which a list has templates by name."""
     file = folder / _TEMPLATE
     if file.is_file():
-        return file.read_text(encoding="utf-8")
+        return bounded(file).decode("utf-8")
     key = "chat_template"
     template = config.get(key) or _object(folder / _OLDER_TEMPLATE).get(key)
     if isinstance(template, list):

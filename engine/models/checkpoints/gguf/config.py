@@ -81,7 +81,7 @@ def config_from(
     ``short``; empty if there are none.
     """
     architecture = settings.architecture
-    experts = settings.optional("expert_count")
+    experts = settings.optional_size("expert_count")
     if experts and "ffn_down_exps" not in LAYER_PARTS[architecture]:
         raise ModelError(
             f"{settings.file} has {experts} experts in each layer, which is not supported "
@@ -120,7 +120,7 @@ def config_from(
         "rope_parameters": rope_parameters(settings, head_dim, factors),
     }
     if experts:
-        config |= _experts(settings)
+        config |= _experts(settings, experts)
     if not experts or settings.optional("feed_forward_length"):
         config["intermediate_size"] = settings.size("feed_forward_length", layer=first)
     if architecture == "gemma4":
@@ -128,11 +128,11 @@ def config_from(
     return config | _family_fields(settings, config)
 
 
-def _experts(settings: Settings) -> dict[str, Any]:
+def _experts(settings: Settings, count: int) -> dict[str, Any]:
     """Return the fields of a mixture. llama.cpp has built in that the chosen experts' scores are divided
     by their sum, but for OLMoE (its models/qwen3moe.cpp, olmoe.cpp and others)."""
     return {
-        "num_experts": settings.size("expert_count"),
+        "num_experts": count,
         "num_experts_per_tok": settings.size("expert_used_count"),
         "norm_topk_prob": settings.architecture != "olmoe",
         "routed_scaling_factor": settings.number("expert_weights_scale", 1.0),
@@ -156,7 +156,7 @@ def _family_fields(settings: Settings, config: Mapping[str, Any]) -> dict[str, A
         case "granitemoe":
             return _granite(settings, config) | {
                 "layer_types": ["full_attention"] * config["num_hidden_layers"],
-                "num_local_experts": config["num_experts"],
+                "num_local_experts": settings.size("expert_count"),
                 "shared_intermediate_size": config.get("shared_expert_intermediate_size", 0),
             }
         case "minicpm":
@@ -195,8 +195,8 @@ def _family_fields(settings: Settings, config: Mapping[str, Any]) -> dict[str, A
             return {
                 "n_routed_experts": settings.size("expert_count"),
                 "n_shared_experts": settings.size("expert_shared_count", 1),
-                "first_k_dense_replace": settings.optional("leading_dense_block_count") or 0,
-                "n_group": settings.optional("expert_group_count") or 1,
+                "first_k_dense_replace": settings.optional_size("leading_dense_block_count") or 0,
+                "n_group": settings.optional_size("expert_group_count") or 1,
                 "norm_topk_prob": settings.optional("expert_weights_norm") is not False,
             }
     return {}
@@ -253,13 +253,13 @@ def _gemma4(
         "num_global_key_value_heads": settings.size("attention.head_count_kv", layer=last),
         "use_double_wide_mlp": settings.size("feed_forward_length", layer=last)
         > config["intermediate_size"],
-        "num_kv_shared_layers": settings.optional("attention.shared_kv_layers") or 0,
-        "hidden_size_per_layer_input": settings.optional("embedding_length_per_layer_input") or 0,
+        "num_kv_shared_layers": settings.optional_size("attention.shared_kv_layers") or 0,
+        "hidden_size_per_layer_input": settings.optional_size("embedding_length_per_layer_input"),
         "sliding_window": sliding_window(settings),
         "layer_types": layer_types(sliding),
         "rope_parameters": both_ropes(settings, global_rope, _SLIDING_THETA),
     }
-    if settings.optional("expert_count"):
+    if "num_experts" in config:
         fields |= {"enable_moe_block": True, "top_k_experts": config["num_experts_per_tok"]}
     makers = len(sliding) - fields["num_kv_shared_layers"]
     global_ = next((at for at, slides in enumerate(sliding[:makers]) if not slides), last)
@@ -313,7 +313,7 @@ def _mamba2(settings: Settings, config: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "layer_types": types_by_kv_heads(settings, config, "mamba"),
         "shared_intermediate_size": settings.size(key, config.get("intermediate_size")),
-        "num_local_experts": settings.optional("expert_count"),
+        "num_local_experts": config.get("num_experts"),
         "mamba_n_heads": heads,
         "mamba_d_head": settings.size("ssm.inner_size") // heads,
         "mamba_n_groups": settings.size("ssm.group_count"),
@@ -328,5 +328,5 @@ def _short_convolution(settings: Settings, config: Mapping[str, Any]) -> dict[st
         "conv_L_cache": settings.size("shortconv.l_cache"),
         "norm_eps": config["rms_norm_eps"],
         "block_auto_adjust_ff_dim": False,
-        "num_dense_layers": settings.optional("leading_dense_block_count") or 0,
+        "num_dense_layers": settings.optional_size("leading_dense_block_count") or 0,
     }

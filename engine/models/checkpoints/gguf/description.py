@@ -33,6 +33,7 @@ from engine.models.checkpoints.gguf.names import (
 from engine.models.checkpoints.gguf.settings import Settings
 from engine.models.checkpoints.parts import PartEntry, split_tensors
 from engine.models.checkpoints.safetensors_header import TensorEntry, read_bytes
+from engine.values import shown
 
 SUFFIX = ".gguf"
 DRAFTING = "mtp-"
@@ -205,11 +206,13 @@ def _check_parts(parts: Sequence[GgufHeader]) -> None:
     """Raise ModelError if the part numbers in the files contradict their names."""
     for number, part in enumerate(parts):
         count = part.metadata.get("split.count", 1) or 1
-        if count != len(parts) or (count > 1 and part.metadata.get("split.no") != number):
+        stated = part.metadata.get("split.no", 0)
+        if count != len(parts) or (count > 1 and stated != number):
+            own = stated + 1 if isinstance(stated, int) else shown(stated)
             raise ModelError(
-                f"{part.file} is part {part.metadata.get('split.no', 0) + 1} of {count} by its "
-                f"content, but part {number + 1} of {len(parts)} by its name. Restore the "
-                "published names (...-00001-of-0000N.gguf)."
+                f"{part.file} is part {own} of {shown(count)} by its content, but part "
+                f"{number + 1} of {len(parts)} by its name. Restore the published names "
+                "(...-00001-of-0000N.gguf)."
             )
 
 

@@ -12,9 +12,8 @@ _SLIDING_EVERY = {"gemma2": 2, "gemma3": 6, "gemma4": 6, "olmo2": 4, "exaone4": 
 
 
 def sliding_window(settings: Settings) -> int | None:
-    """Return the window of sliding layers; None if the file has 0 or nothing: no such layers."""
-    key = "attention.sliding_window"
-    return settings.size(key) if settings.optional(key) else None
+    """Return the window of sliding layers; None if there are no such layers."""
+    return settings.optional_size("attention.sliding_window")
 
 
 def window_fields(

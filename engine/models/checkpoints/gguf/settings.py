@@ -39,6 +39,10 @@ class Settings:
             return value
         raise self.wrong(key, value, "a whole number above 0, equal in all layers")
 
+    def optional_size(self, key: str) -> int | None:
+        """Return a whole number above 0; None if the file has 0 or nothing."""
+        return self.size(key) if self.optional(key) else None
+
     def number(self, key: str, default: float | None = None) -> float:
         """Return a number above 0, as it was written in decimals: 1e-06, not 9.999999974752427e-07."""
         value = self._value(key, default)
@@ -57,9 +61,9 @@ class Settings:
     def drafting_layers(self) -> int:
         """How many of the last layers draft for the others (MTP)."""
         key = "nextn_predict_layers"
-        if not self.optional(key) or self._family is not None:
+        if self._family is not None:
             return 0
-        if (drafting := self.size(key)) >= self.layers:
+        if (drafting := self.optional_size(key) or 0) >= self.layers:
             raise self.wrong(key, drafting, f"less than block_count, {self.layers:,}")
         return drafting
 

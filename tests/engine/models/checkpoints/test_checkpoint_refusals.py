@@ -241,6 +241,28 @@ def test_a_header_that_lies_about_a_tensor(tmp_path: Path) -> None:
     assert "tensor 'x'" in refusal(folder)
 
 
+def test_a_tensor_with_axes_without_end(tmp_path: Path) -> None:
+    """The product of a million sizes kept the scan for models busy for minutes."""
+    folder = write_model(tmp_path)
+    header = {"x": {"dtype": "F32", "shape": [1] * 1000, "data_offsets": [0, 4]}}
+    text = json.dumps(header).encode()
+    content = len(text).to_bytes(8, "little") + text + bytes(4)
+    (folder / "model.safetensors").write_bytes(content)
+    assert "the header entry of tensor 'x' is invalid" in refusal(folder)
+
+
+def test_a_quantisation_with_sizes_without_end(tmp_path: Path) -> None:
+    folder = write_model(tmp_path)
+    name, state = "x.quant_state.bitsandbytes__nf4", b'{"shape": [1e400, 3], "blocksize": 64}'
+    header = {
+        "x": {"dtype": "U8", "shape": [0], "data_offsets": [0, 0]},
+        name: {"dtype": "U8", "shape": [len(state)], "data_offsets": [0, len(state)]},
+    }
+    text = json.dumps(header).encode()
+    (folder / "model.safetensors").write_bytes(len(text).to_bytes(8, "little") + text + state)
+    assert "the quantisation of 'x' cannot be read" in refusal(folder)
+
+
 def test_text_instead_of_weights(tmp_path: Path) -> None:
     folder = write_model(tmp_path)
     (folder / "model.safetensors").write_text("<html>Sign in to continue</html>" * 4)

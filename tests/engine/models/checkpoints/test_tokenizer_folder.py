@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from engine.errors import ModelError
+from engine.files import LARGEST
 from engine.models.checkpoints.tokenizer import load_tokenizer, named_ends
 from engine.models.checkpoints.tokenizer_folder import has_template
 from tests.support.checkpoints import write_tokenizer
@@ -90,3 +91,11 @@ def test_what_is_broken_is_told(tmp_path: Path) -> None:
     (folder / "tokenizer.json").write_text("{}")
     with pytest.raises(ModelError, match=r"tokenizer in .* cannot be read"):
         load_tokenizer(folder)
+
+
+def test_a_template_without_end_is_not_read(tmp_path: Path) -> None:
+    folder = folder_with(tmp_path)
+    with (folder / "chat_template.jinja").open("wb") as file:
+        file.truncate(LARGEST + 1)  # holes, which take no room
+    with pytest.raises(ModelError, match="it is larger than 256 MB"):
+        has_template(folder)

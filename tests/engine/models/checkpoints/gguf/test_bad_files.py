@@ -25,6 +25,7 @@ from engine.models.checkpoints.checkpoint import inspect
 from engine.models.checkpoints.gguf.header import read_gguf_header
 from engine.models.checkpoints.gguf.tensors import GgufTensors
 from tests.support.checkpoints import write_random
+from tests.support.families import write_family
 from tests.support.gguf_files import Tensors, all_in, write_gguf
 from tests.support.loading import load_model
 
@@ -130,12 +131,37 @@ def test_a_damaged_header_is_refused_or_read(
         ({"tokenizer.ggml.tokens": None}, "no tokens"),
         ({"tokenizer.ggml.tokens": ["a", "b"], "tokenizer.ggml.token_type": [1, 1]}, "lists 2 tokens"),
         ({"general.alignment": 3}, "general.alignment is 3"),
+        ({"split.count": 2, "split.no": "x"}, "is part 'x' of 2 by its content"),
     ],
 )  # fmt: skip
 def test_values_that_cannot_be_run(
     folder: Path, file: Path, values: dict[str, Any], word: str
 ) -> None:
     assert word in refusal(write_gguf(folder, file, values=values))
+
+
+@pytest.mark.parametrize(
+    ("family", "changes", "values", "word"),
+    [
+        ("gemma4", {}, {"gemma4.attention.shared_kv_layers": "x"}, "shared_kv_layers is 'x'"),
+        (
+            "granite, hybrid, experts",
+            {"layer_types": ["full_attention"] * 3, "position_embedding_type": "rope"},
+            {"granitemoe.expert_count": None},
+            "has no granitemoe.expert_count",
+        ),
+    ],
+)
+def test_values_of_one_family_that_cannot_be_run(
+    tmp_path: Path,
+    file: Path,
+    family: str,
+    changes: dict[str, Any],
+    values: dict[str, Any],
+    word: str,
+) -> None:
+    write_family(tmp_path / "folder", family, **changes)
+    assert word in refusal(write_gguf(tmp_path / "folder", file, values=values))
 
 
 def wider(tensors: Tensors) -> None:
