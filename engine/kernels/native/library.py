@@ -262,10 +262,10 @@ class Matrix:
         assert first % LANES == 0 <= first <= first + outputs <= self.outputs
         x = x.contiguous()
         result = torch.empty(len(x), outputs)
-        for rows, to in zip(x.split(ROWS), result.split(ROWS), strict=True):
+        for row in range(0, len(x), ROWS):
             self.library.multiply(
-                self.pointer, self.library.pool, rows.data_ptr(), len(rows), first, outputs,
-                to.data_ptr(),
+                self.pointer, self.library.pool, x[row].data_ptr(), min(ROWS, len(x) - row), first,
+                outputs, result[row].data_ptr(),
             )  # fmt: skip
         return result
 

@@ -29,8 +29,6 @@ struct alignas(64) WorkCounter {
 
 class Pool {
 public:
-    using Work = void (*)(void* task, int thread, Pool& pool);
-
     explicit Pool(int count) : count_(count) {
         for (int thread = 1; thread < count; ++thread)
             threads_.emplace_back([this, thread] { serve(thread); });
@@ -45,14 +43,15 @@ public:
 
     int count() const { return count_; }
 
-    // Call work(task, thread, *this) on every thread; return when all are done.
-    void run(Work work, void* task) {
+    // Call work(thread) on every thread; return when all are done.
+    template <class Work>
+    void run(const Work& work) {
         std::lock_guard<std::mutex> guard(busy_);
-        work_ = work;
-        task_ = task;
+        work_ = [](const void* work, int thread) { (*static_cast<const Work*>(work))(thread); };
+        task_ = &work;
         round_.fetch_add(1, std::memory_order_release);
         round_.notify_all();
-        work(task, 0, *this);
+        work(0);
         barrier();
     }
 
@@ -92,7 +91,7 @@ private:
             await(seen);
             seen = round_.load(std::memory_order_acquire);
             if (stopping_) return;
-            work_(task_, thread, *this);
+            work_(task_, thread);
             barrier();
         }
     }
@@ -108,8 +107,8 @@ private:
     const int count_;
     std::vector<std::thread> threads_;
     std::mutex busy_;
-    Work work_ = nullptr;
-    void* task_ = nullptr;
+    void (*work_)(const void* task, int thread) = nullptr;
+    const void* task_ = nullptr;
     std::atomic<bool> stopping_{false};
     alignas(64) std::atomic<uint32_t> round_{0};
     alignas(64) std::atomic<int> arrived_{0};

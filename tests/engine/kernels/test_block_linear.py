@@ -52,6 +52,12 @@ def test_a_row_has_the_bits_it_has_alone(format: str, library: Library) -> None:
         assert torch.equal(matrix(x[16 - count :]), alone[16 - count :]), count
 
 
+def test_no_rows_are_multiplied(library: Library) -> None:
+    """They ended the process."""
+    matrix = Matrix(library, Kind.FP32, random_blocks("q4_k", 40, 256))
+    assert matrix(rows(256, 0)).shape == (0, 40)
+
+
 def test_parts_of_other_formats_are_one_matrix(library: Library) -> None:
     """As for queries, keys and values: scaled, in the same and in other formats, and as floats."""
     parts = (

@@ -75,16 +75,7 @@ void multiply_unit(const uint8_t*, const Unpacked& weights, int blocks, const Ro
 template <int GROUP, int GROUPS, bool MINIMUMS, Codes CODES>
 Kernel kernel_for(int rows, bool fetching) {
     if (rows == DOT_ROWS && !fetching) return multiply_unit<DOT_ROWS, GROUP, GROUPS, MINIMUMS, CODES, false>;
-    switch (rows) {
-#define FORETOKEN_ROWS(R) \
-    case R: \
-        if constexpr (R <= DOT_ROWS) return multiply_unit<R, GROUP, GROUPS, MINIMUMS, CODES, true>; \
-        break;
-        FORETOKEN_ROWS(1) FORETOKEN_ROWS(2) FORETOKEN_ROWS(3) FORETOKEN_ROWS(4)
-        FORETOKEN_ROWS(5) FORETOKEN_ROWS(6) FORETOKEN_ROWS(7) FORETOKEN_ROWS(8)
-#undef FORETOKEN_ROWS
-    }
-    return nullptr;
+    return with_count<DOT_ROWS>(rows, [](auto count) -> Kernel { return multiply_unit<count, GROUP, GROUPS, MINIMUMS, CODES, true>; });
 }
 
 // Return the kernel of a format for at most DOT_ROWS rows. Most kernels of a prompt are not `fetching`: their weights are in the

@@ -173,28 +173,25 @@ void multiply_blocks(const uint8_t* from, const Unpacked&, int blocks, const Row
     for (int r = 0; r < R; ++r) results[r] = result[r];
 }
 
-// Return the kernel of a format for so many rows; null if codes are unpacked first.
-inline Kernel direct_kernel_for(Direct direct, int rows) {
-    switch (rows) {
-#define FORETOKEN_ROWS(R) \
-    case R: \
-        if constexpr (DIRECTLY && R <= DOT_ROWS) switch (direct) { \
-            case Direct::NO: break; \
-            case Direct::NIBBLES_K: return multiply_nibbles_k<false, R>; \
-            case Direct::FIFTHS_K: return multiply_nibbles_k<true, R>; \
-            case Direct::SIX_K: return multiply_six_k<R>; \
-            case Direct::NIBBLES: return multiply_blocks<unpacking::Q4_0, R>; \
-            case Direct::FIFTHS: return multiply_blocks<unpacking::Q5_0, R>; \
-            case Direct::LOOKED_UP: return multiply_blocks<unpacking::IQ4_NL, R>; \
-            case Direct::FP4: return multiply_blocks<unpacking::MXFP4, R>; \
-            case Direct::BYTES: return multiply_blocks<unpacking::Q8_0, R>; \
-        } \
-        break;
-        FORETOKEN_ROWS(1) FORETOKEN_ROWS(2) FORETOKEN_ROWS(3) FORETOKEN_ROWS(4)
-        FORETOKEN_ROWS(5) FORETOKEN_ROWS(6) FORETOKEN_ROWS(7) FORETOKEN_ROWS(8)
-#undef FORETOKEN_ROWS
+// Return the kernel of a format for R rows; null if codes are unpacked first.
+template <int R>
+Kernel direct_kernel(Direct direct) {
+    if constexpr (DIRECTLY) switch (direct) {
+        case Direct::NO: break;
+        case Direct::NIBBLES_K: return multiply_nibbles_k<false, R>;
+        case Direct::FIFTHS_K: return multiply_nibbles_k<true, R>;
+        case Direct::SIX_K: return multiply_six_k<R>;
+        case Direct::NIBBLES: return multiply_blocks<unpacking::Q4_0, R>;
+        case Direct::FIFTHS: return multiply_blocks<unpacking::Q5_0, R>;
+        case Direct::LOOKED_UP: return multiply_blocks<unpacking::IQ4_NL, R>;
+        case Direct::FP4: return multiply_blocks<unpacking::MXFP4, R>;
+        case Direct::BYTES: return multiply_blocks<unpacking::Q8_0, R>;
     }
     return nullptr;
+}
+
+inline Kernel direct_kernel_for(Direct direct, int rows) {
+    return with_count<DOT_ROWS>(rows, [&](auto count) { return direct_kernel<count>(direct); });
 }
 
 }  // namespace foretoken

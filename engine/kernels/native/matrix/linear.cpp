@@ -44,19 +44,10 @@ EXPORTED Matrix* foretoken_matrix(const int* kinds, const int* outputs, int part
 }
 // Pack `count` outputs, which lie in one part, from `first`, a multiple of sixteen; `rows` are of the kind `from`.
 EXPORTED void foretoken_pack(Matrix* matrix, Pool* pool, int from, const void* rows, const void* scales, int first, int count) {
-    struct Task {
-        Matrix& matrix;
-        Kind from;
-        const void *rows, *scales;
-        int first, count;
-    } task{*matrix, static_cast<Kind>(from), rows, scales, first, count};
-    pool->run(
-        [](void* data, int thread, Pool& pool) {
-            const Task& task = *static_cast<Task*>(data);
-            const Range part = share((task.count + LANES - 1) / LANES, thread, pool.count());
-            task.matrix.pack(task.from, task.rows, task.scales, task.first, task.count, part);
-        },
-        &task);
+    pool->run([&](int thread) {
+        const Range part = share((count + LANES - 1) / LANES, thread, pool->count());
+        matrix->pack(static_cast<Kind>(from), rows, scales, first, count, part);
+    });
 }
 // Do the same with `count` rows in a file at offset `at`, in blocks of the kind `from`. Return a LoadResult.
 EXPORTED int foretoken_load(Matrix* matrix, Pool* pool, int from, File file, uint64_t at, const int* halves, const float* scales, int first, int count) {
@@ -69,22 +60,13 @@ EXPORTED void foretoken_rows(const Matrix* matrix, const int64_t* numbers, int c
 }
 // Multiply up to MAX_STEP_ROWS rows by `outputs` outputs from `first` on, a multiple of sixteen: [rows][inputs] -> [rows][outputs].
 EXPORTED void foretoken_multiply(const Matrix* matrix, Pool* pool, const float* from, int rows, int first, int outputs, float* to) {
-    struct Task {
-        const Matrix& matrix;
-        const float* from;
-        int rows, first, outputs;
-        float* to;
-    } task{*matrix, from, rows, first, outputs, to};
-    pool->run(
-        [](void* data, int thread, Pool& pool) {
-            const Task& task = *static_cast<Task*>(data);
-            Arranged arranged;
-            const Arranged& rows = arranged.arrange(task.matrix.kinds, task.from, task.rows, task.matrix.inputs);
-            const int before = task.first / LANES;
-            const Range part = share((task.outputs + LANES - 1) / LANES, thread, pool.count());
-            task.matrix.multiply(rows, before + part.first, before + part.end, task.to - task.first, task.outputs);
-        },
-        &task);
+    pool->run([&](int thread) {
+        Arranged arranged;
+        arranged.arrange(matrix->kinds, from, rows, matrix->inputs);
+        const int before = first / LANES;
+        const Range part = share((outputs + LANES - 1) / LANES, thread, pool->count());
+        matrix->multiply(arranged, before + part.first, before + part.end, to - first, outputs);
+    });
 }
 // Return the bytes of the image of a matrix that was packed.
 EXPORTED uint64_t foretoken_image_bytes(const Matrix* matrix) { return image_bytes(*matrix); }

@@ -148,15 +148,7 @@ private:
 
     template <Kind K>
     void multiply(const Rows& rows, int first, int end, float* to, int stride) const {
-        switch (rows.count) {
-#define FORETOKEN_ROWS(R) \
-    case R: return multiply_rows<K, R>(rows, first, end, to, stride);
-            FORETOKEN_ROWS(1) FORETOKEN_ROWS(2) FORETOKEN_ROWS(3) FORETOKEN_ROWS(4)
-            FORETOKEN_ROWS(5) FORETOKEN_ROWS(6) FORETOKEN_ROWS(7) FORETOKEN_ROWS(8)
-            FORETOKEN_ROWS(9) FORETOKEN_ROWS(10) FORETOKEN_ROWS(11) FORETOKEN_ROWS(12)
-            FORETOKEN_ROWS(13) FORETOKEN_ROWS(14) FORETOKEN_ROWS(15) FORETOKEN_ROWS(16)
-#undef FORETOKEN_ROWS
-        }
+        with_count<ROWS>(rows.count, [&](auto count) { multiply_rows<K, count>(rows, first, end, to, stride); });
     }
 
     template <Kind K, int R>

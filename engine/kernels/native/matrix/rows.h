@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <type_traits>
 #include <vector>
 
 #include "blocks.h"
@@ -38,6 +39,14 @@ struct Rows {
     const float* steps;    // [inputs / block][count], the scales of the codes
     const int32_t* sums;   // [inputs / block][count][Format::sums()], of the codes; see Blocks::group_sums
 };
+
+// Call use(number), whose value is `count` of 1 .. MOST as a constant, so that loops over it are unrolled; return what it does.
+template <int MOST, class Use>
+auto with_count(int count, const Use& use) {
+    if constexpr (MOST > 1)
+        if (count < MOST) return with_count<MOST - 1>(count, use);
+    return use(std::integral_constant<int, MOST>{});
+}
 
 // The largest absolute value of `count` numbers, a multiple of sixteen.
 inline float absmax(const float* from, int count) {

@@ -46,36 +46,27 @@ inline bool are_finite(const uint8_t* blocks, size_t count, int size, const int*
 // at once as its caches hold, so memory traffic is the file and the matrix alone.
 inline LoadResult load_rows(Matrix& matrix, Pool& pool, const StoredRows& rows, int first) {
     constexpr size_t CHUNK_BYTES = size_t{1} << 18;
-    struct Task {
-        Matrix& matrix;
-        const StoredRows& rows;
-        const int first;
-        WorkCounter counter;
-        std::atomic<LoadResult> result{LoadResult::LOADED};
-    } task{matrix, rows, first};
-    pool.run(
-        [](void* data, int, Pool& pool) {
-            Task& task = *static_cast<Task*>(data);
-            const StoredRows& rows = task.rows;
-            const Format& format = format_of(rows.kind);
-            const size_t blocks = task.matrix.inputs / format.inputs, size = blocks * format.bytes;
-            const int chunk_rows = int(std::max<size_t>(CHUNK_BYTES / (size * LANES), 1)) * LANES;
-            // Kept between calls: freed memory would come back as pages that must be cleared.
-            thread_local std::vector<uint8_t> buffer;
-            if (buffer.size() < size * chunk_rows) buffer.resize(size * chunk_rows);
-            pool.parallel_for(task.counter, (rows.count + chunk_rows - 1) / chunk_rows, [&](int chunk, int end) {
-                for (; chunk < end && task.result == LoadResult::LOADED; ++chunk) {
-                    const int row = chunk * chunk_rows, count = std::min(chunk_rows, rows.count - row);
-                    if (!read_at(rows.file, buffer.data(), size * count, rows.at + size * row)) task.result = LoadResult::UNREADABLE;
-                    else if (!are_finite(buffer.data(), blocks * count, format.bytes, rows.halves)) task.result = LoadResult::NOT_FINITE;
-                    else
-                        task.matrix.pack(rows.kind, buffer.data(), rows.scales ? rows.scales + row : nullptr, task.first + row, count,
-                                         {0, (count + LANES - 1) / LANES});
-                }
-            });
-        },
-        &task);
-    return task.result;
+    const Format& format = format_of(rows.kind);
+    const size_t blocks = matrix.inputs / format.inputs, size = blocks * format.bytes;
+    const int chunk_rows = int(std::max<size_t>(CHUNK_BYTES / (size * LANES), 1)) * LANES;
+    WorkCounter counter;
+    std::atomic<LoadResult> result{LoadResult::LOADED};
+    pool.run([&](int) {
+        // Kept between calls: freed memory would come back as pages that must be cleared.
+        thread_local std::vector<uint8_t> buffer;
+        if (buffer.size() < size * chunk_rows) buffer.resize(size * chunk_rows);
+        pool.parallel_for(counter, (rows.count + chunk_rows - 1) / chunk_rows, [&](int chunk, int end) {
+            for (; chunk < end && result == LoadResult::LOADED; ++chunk) {
+                const int row = chunk * chunk_rows, count = std::min(chunk_rows, rows.count - row);
+                if (!read_at(rows.file, buffer.data(), size * count, rows.at + size * row)) result = LoadResult::UNREADABLE;
+                else if (!are_finite(buffer.data(), blocks * count, format.bytes, rows.halves)) result = LoadResult::NOT_FINITE;
+                else
+                    matrix.pack(rows.kind, buffer.data(), rows.scales ? rows.scales + row : nullptr, first + row, count,
+                                {0, (count + LANES - 1) / LANES});
+            }
+        });
+    });
+    return result;
 }
 
 }  // namespace foretoken

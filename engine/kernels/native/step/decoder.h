@@ -119,7 +119,7 @@ public:
             rows_ += sequence.rows;
         });
         for (WorkCounter& each : counters_) each.next.store(0, std::memory_order_relaxed);
-        pool_.run([](void* self, int thread, Pool&) { static_cast<Decoder*>(self)->work(thread); }, this);
+        pool_.run([this](int thread) { work(thread); });
     }
 
 private:
@@ -192,26 +192,31 @@ private:
     // Mixers and feed-forwards write `update_`, and end with a barrier.
     void attention(int index, const Layer& layer, Scratch& scratch, int thread) {
         const Attention& weights = layer.attention;
-        linear(*weights.qkv, normed(scratch, layer.mixer_norm), shape_.hidden, scratch, counter(index, QKV), qkv_);
+        mix(index, layer, *weights.qkv, *weights.output, scratch, [&] {
+            if (step_.sequences[0].cache.bf16) attend_all<uint16_t>(weights, scratch, thread);
+            else attend_all<float>(weights, scratch, thread);
+        });
+    }
+
+    // Compute a mixer's first linear layer, then what lies between, then the last one.
+    template <class Between>
+    void mix(int index, const Layer& layer, const Matrix& inputs, const Matrix& output, Scratch& scratch, const Between& between) {
+        linear(inputs, normed(scratch, layer.mixer_norm), scratch, counter(index, QKV), qkv_);
         pool_.barrier();
-        if (step_.sequences[0].cache.bf16) attend_all<uint16_t>(weights, scratch, thread);
-        else attend_all<float>(weights, scratch, thread);
+        between();
         pool_.barrier();
-        linear(*weights.output, attended_.data(), weights.attended(), scratch, counter(index, OUTPUT), update_);
+        linear(output, attended_.data(), scratch, counter(index, OUTPUT), update_);
         pool_.barrier();
     }
 
     void gated_delta(int index, const Layer& layer, Scratch& scratch, int thread) {
         const GatedDelta& delta = layer.delta;
-        linear(*delta.inputs, normed(scratch, layer.mixer_norm), shape_.hidden, scratch, counter(index, QKV), qkv_);
-        pool_.barrier();
-        for_each_sequence([&](const Sequence& sequence, int before) {
-            const auto [first, end] = part(delta.key_heads, thread);
-            for (int head = first; head < end; ++head) recur(delta, sequence, head, before, scratch);
+        const Range heads = part(delta.key_heads, thread);
+        mix(index, layer, *delta.inputs, *delta.output, scratch, [&] {
+            for_each_sequence([&](const Sequence& sequence, int before) {
+                for (int head = heads.first; head < heads.end; ++head) recur(delta, sequence, head, before, scratch);
+            });
         });
-        pool_.barrier();
-        linear(*delta.output, attended_.data(), delta.values(), scratch, counter(index, OUTPUT), update_);
-        pool_.barrier();
     }
 
     // Compute a sequence's rows, from `before` on, for the value heads that share a key head.
@@ -222,10 +227,10 @@ private:
         for (int r = 0; r < sequence.rows; ++r) {
             const float* row = qkv_.data() + size_t(before + r) * delta.inputs_width();
             if (sequence.parents) {
-                net.remember_in_tree(row, head, r);
+                net.remember(row, head, net.recent().in_tree(r));
                 take_in_branch(net, sequence, head, before, r, scratch);
             } else {
-                net.remember(row, head, sequence.start + r);
+                net.remember(row, head, net.recent().at(sequence.start + r));
                 net.take_in(head, sequence.start + r, r ? sequence.to : sequence.from, sequence.to, scratch.delta);
             }
             gate_output(delta, row, head, before + r, scratch);
@@ -256,16 +261,13 @@ private:
 
     void mamba2(int index, const Layer& layer, Scratch& scratch, int thread) {
         const Mamba2& mixer = layer.mamba;
-        linear(*mixer.inputs, normed(scratch, layer.mixer_norm), shape_.hidden, scratch, counter(index, QKV), qkv_);
-        pool_.barrier();
-        for_each_sequence([&](const Sequence& sequence, int before) { scan(mixer, sequence, before, thread, scratch); });
-        pool_.barrier();
-        for_each_sequence([&](const Sequence& sequence, int before) { keep(mixer, sequence, before, thread); });
-        const auto [first_row, end_row] = part(rows_, thread);
-        for (int r = first_row; r < end_row; ++r) gate_output(mixer, r);
-        pool_.barrier();
-        linear(*mixer.output, attended_.data(), mixer.values(), scratch, counter(index, OUTPUT), update_);
-        pool_.barrier();
+        mix(index, layer, *mixer.inputs, *mixer.output, scratch, [&] {
+            for_each_sequence([&](const Sequence& sequence, int before) { scan(mixer, sequence, before, thread, scratch); });
+            pool_.barrier();
+            for_each_sequence([&](const Sequence& sequence, int before) { keep(mixer, sequence, before, thread); });
+            const Range rows = part(rows_, thread);
+            for (int r = rows.first; r < rows.end; ++r) gate_output(mixer, r);
+        });
     }
 
     // Compute a sequence's rows for this thread's heads, one head after the other, while its state is in the first cache.
@@ -334,27 +336,22 @@ private:
 
     void short_convolution(int index, const Layer& layer, Scratch& scratch, int thread) {
         const ShortConvolution& mixer = layer.convolution;
-        linear(*mixer.inputs, normed(scratch, layer.mixer_norm), shape_.hidden, scratch, counter(index, QKV), qkv_);
-        pool_.barrier();
-        const auto [first, end] = part(mixer.width / LANES, thread);
-        for_each_sequence([&](const Sequence& sequence, int before) {
-            const ShortConvolver own(mixer, sequence.cache.recurrences[mixer.slot], first * LANES, (end - first) * LANES);
-            for (int r = 0; r < sequence.rows; ++r) convolve(own, mixer, sequence, before, r);
+        const Range own = part(mixer.width / LANES, thread);
+        mix(index, layer, *mixer.inputs, *mixer.output, scratch, [&] {
+            for_each_sequence([&](const Sequence& sequence, int before) {
+                const ShortConvolver some(mixer, sequence.cache.recurrences[mixer.slot], own.first * LANES, (own.end - own.first) * LANES);
+                for (int r = 0; r < sequence.rows; ++r) convolve(some, mixer, sequence, before, r);
+            });
         });
-        pool_.barrier();
-        linear(*mixer.output, attended_.data(), mixer.width, scratch, counter(index, OUTPUT), update_);
-        pool_.barrier();
     }
 
     // Compute row r of a sequence. In a tree its ancestors stand meanwhile at their positions.
     void convolve(const ShortConvolver& own, const ShortConvolution& mixer, const Sequence& sequence, int before, int r) {
         const float* row = qkv_.data() + size_t(before + r) * 3 * mixer.width;
         if (sequence.parents) {
-            own.remember_in_tree(row, r);
+            own.remember(row, own.recent().in_tree(r));
             for (int up = r; up >= 0; up = sequence.parents[up]) own.place(up, positions_[before + up]);
-        } else {
-            own.remember(row, positions_[before + r]);
-        }
+        } else own.remember(row, own.recent().at(positions_[before + r]));
         own.mix(row, positions_[before + r], attended_.data() + size_t(before + r) * mixer.width);
     }
 
@@ -363,14 +360,14 @@ private:
         const Arranged& rows = scratch.arranged.arrange(mlp.gate_up->kinds, feed_forward_input(layer, scratch), rows_, shape_.hidden);
         pool_.parallel_for(counter(index, GATE_UP), mlp.panels(), [&](int first, int end) { activate(mlp, rows, rows_, first, end, active_.data(), scratch.gates.data()); });
         pool_.barrier();
-        linear(*mlp.down, active_.data(), mlp.width, scratch, counter(index, DOWN), update_);
+        linear(*mlp.down, active_.data(), scratch, counter(index, DOWN), update_);
         pool_.barrier();
     }
 
     // Make the layers' own inputs of the embedded rows.
     void own_inputs(Scratch& scratch, int thread) {
         const int part_width = shape_.own_width, width = shape_.count * part_width;
-        linear(*shape_.own_projection, scratch.x.data(), shape_.hidden, scratch, counters_[counters_.size() - 2], own_);
+        linear(*shape_.own_projection, scratch.x.data(), scratch, counters_[counters_.size() - 2], own_);
         pool_.barrier();
         const auto [first, end] = part(rows_, thread);
         for (int r = first; r < end; ++r) {
@@ -405,7 +402,7 @@ private:
             }
         });
         pool_.barrier();
-        linear(*weights.output, active_.data(), width, scratch, counter(index, OWN_OUTPUT), update_);
+        linear(*weights.output, active_.data(), scratch, counter(index, OWN_OUTPUT), update_);
         pool_.barrier();
     }
 
@@ -440,9 +437,9 @@ private:
         }
     }
 
-    // Compute this thread's outputs of `matrix` for `from` [rows][width].
-    void linear(const Matrix& matrix, const float* from, int width, Scratch& scratch, WorkCounter& counter, std::vector<float>& to) {
-        const Arranged& rows = scratch.arranged.arrange(matrix.kinds, from, rows_, width);
+    // Compute this thread's outputs of `matrix` for `from` [rows][inputs].
+    void linear(const Matrix& matrix, const float* from, Scratch& scratch, WorkCounter& counter, std::vector<float>& to) {
+        const Arranged& rows = scratch.arranged.arrange(matrix.kinds, from, rows_, matrix.inputs);
         pool_.parallel_for(counter, matrix.panels, [&](int first, int end) { matrix.multiply(rows, first, end, to.data(), matrix.outputs); });
     }
 

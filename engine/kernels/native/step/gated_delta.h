@@ -38,13 +38,10 @@ public:
     DeltaNet(const GatedDelta& layer, const Recurrence& memory)
         : layer_(layer), memory_(memory), recent_(memory.recent, layer.channels() + 2 * layer.value_heads) {}
 
-    // Keeps what `row` [inputs' outputs] has for key head `head`, as that of a position, or of a row in a tree.
-    void remember(const float* row, int head, int position) const {
-        copy(head, row, row + layer_.channels() + layer_.values(), recent_.at(position));
-    }
-    void remember_in_tree(const float* row, int head, int number) const {
-        copy(head, row, row + layer_.channels() + layer_.values(), recent_.in_tree(number));
-    }
+    const RecentRows& recent() const { return recent_; }
+
+    // Keeps what `row` [inputs' outputs] has for key head `head` in `to`, one of the recent rows.
+    void remember(const float* row, int head, float* to) const { copy(head, row, row + layer_.channels() + layer_.values(), to); }
     void place(int head, int number, int position) const {
         copy(head, recent_.in_tree(number), recent_.in_tree(number) + layer_.channels(), recent_.at(position));
     }

@@ -116,7 +116,7 @@ public:
     // Run operations first .. end - 1, or as far as the token that ends the run.
     void run(int first, int end) {
         first_ = first, end_ = end, joint_probability_ = 1, ended_ = false;
-        pool_.run([](void* self, int thread, Pool&) { static_cast<Program*>(self)->work(thread); }, this);
+        pool_.run([this](int thread) { work(thread); });
     }
 
 private:

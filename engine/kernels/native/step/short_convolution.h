@@ -12,9 +12,12 @@ public:
     ShortConvolver(const ShortConvolution& layer, const Recurrence& memory, int first, int count)
         : layer_(layer), recent_(memory.recent, layer.width), first_(first), count_(count) {}
 
-    // Keep what `row` [inputs' outputs] has for later rows, as that of a position, or of a row in a tree.
-    void remember(const float* row, int position) const { multiply(row, recent_.at(position)); }
-    void remember_in_tree(const float* row, int number) const { multiply(row, recent_.in_tree(number)); }
+    const RecentRows& recent() const { return recent_; }
+
+    // Keep what `row` [inputs' outputs] has for later rows in `to`, one of the recent rows.
+    void remember(const float* row, float* to) const {
+        for (int c = first_; c < first_ + count_; c += LANES) store(to + c, load(row + c) * load(row + 2 * layer_.width + c));
+    }
     void place(int number, int position) const {
         std::memcpy(recent_.at(position) + first_, recent_.in_tree(number) + first_, sizeof(float) * count_);
     }
@@ -26,10 +29,6 @@ public:
     }
 
 private:
-    void multiply(const float* row, float* to) const {
-        for (int c = first_; c < first_ + count_; c += LANES) store(to + c, load(row + c) * load(row + 2 * layer_.width + c));
-    }
-
     const ShortConvolution& layer_;
     const RecentRows recent_;
     const int first_, count_;
