@@ -102,8 +102,8 @@ def kernels(*, native_step: bool = True, threads: int | None = None) -> dict[str
     known = UNBOUND | KERNELS
     library = build.ready(threads) if native_step else None
     if library is not None:
-        for name in library.kinds:
-            make = functools.partial(native.make_matrix, library, name)
+        for name, kind in library.kinds.items():
+            make = functools.partial(native.Matrix, library, kind)
             size = KERNELS[name].bytes_per_weight
             known[f"compiled {name}"] = Kernel(make, size, torch.float32)
     return known

@@ -184,20 +184,8 @@ class LayerDecoder(ABC, Generic[State, Step]):
         return x
 
     def new_aux(self, aux_layers: Sequence[AuxLayer], context: int) -> AuxHiddenStates | None:
-        """Return the buffers of the hidden states of ``aux_layers``; None if there are none.
-
-        Raises ValueError for a layer that the model lacks.
-        """
-        if not aux_layers:
-            return None
-        return AuxHiddenStates(
-            aux_layers,
-            layers=len(self.architecture.layers),
-            hidden=self.architecture.hidden,
-            context=context,
-            dtype=self.dtype,
-            device=self.device,
-        )
+        """See ``AuxHiddenStates.of``."""
+        return AuxHiddenStates.of(self.architecture, aux_layers, context, self.dtype, self.device)
 
 
 def attention(

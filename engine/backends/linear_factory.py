@@ -70,7 +70,7 @@ class LinearFactory:
             return Kernels(
                 self.linear, plain_embedding, lambda weight: make_linear(self.vector(weight))
             )
-        exact = partial(native.make_matrix, library, "fp32")
+        exact = partial(native.Matrix, library, native.Kind.FP32)
         return Kernels(self.linear, plain_embedding, exact, stacked=True)
 
     def vector(self, values: Tensor) -> Tensor:
@@ -82,9 +82,8 @@ class LinearFactory:
         inputs = parts[0].shape[1]
         if self.library is not None and native.supports(self.library, self.kind, (inputs,)):
             many = inputs * sum(map(len, parts)) > CACHED
-            return native.make_matrix(
-                self.library, self.kind, weight, DRAFT_FORMAT if many else None
-            )
+            rounded = DRAFT_FORMAT if many else None
+            return native.Matrix(self.library, self.library.kinds[self.kind], weight, rounded)
         wide = widen(weight)
         if self.kind == "bf16" and self.triton:
             kind = "int8" if wide.numel() >= LEAST_INT8 else "bf16"

@@ -292,11 +292,14 @@ class Experts:
         return GatedMlp(self.intermediate, self.activation, self.bias)
 
 
+Mixer = Attention | GatedDeltaNet | Mamba2 | ShortConvolution
+
+
 @dataclass(frozen=True, slots=True)
 class LayerSpec:
     """A layer: a mixer, through which a row sees the rows before it, then a feed-forward."""
 
-    mixer: Attention | GatedDeltaNet | Mamba2 | ShortConvolution
+    mixer: Mixer
     feed_forward: GatedMlp | Mlp | Experts
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from engine.kernels.formats.block_formats import LAYOUTS
 from engine.kernels.formats.block_rounding import to_blocks
@@ -23,9 +24,8 @@ def in_four_bits(source: TensorSource, names: Names) -> WeightSource:
 
     def fetch(name: str) -> Weight:
         tensor = source(name)
-        if tensor.dim() != 2 or name.endswith(ROUTERS):  # a convolution has three
-            return tensor
-        return to_blocks(_format(name, tensor.shape[1], names), tensor)
+        format = _format(name, tensor.shape, names)
+        return tensor if format is None else to_blocks(format, tensor)
 
     return fetch
 
@@ -42,23 +42,19 @@ def bytes_in_four_bits(checkpoint: Checkpoint) -> int:
 def formats_in_four_bits(checkpoint: Checkpoint) -> tuple[str, ...]:
     """Return the formats of its matrices, sorted."""
     names = Names.among(checkpoint.tensors)
-    matrices = [
-        (n, info.shape[1])
-        for n, info in checkpoint.tensors.items()
-        if len(info.shape) == 2 and not n.endswith(ROUTERS)
-    ]
-    return tuple(sorted({_format(name, inputs, names) for name, inputs in matrices}))
+    formats = {_format(name, info.shape, names) for name, info in checkpoint.tensors.items()}
+    return tuple(sorted(format for format in formats if format is not None))
 
 
-def _format(name: str, inputs: int, names: Names) -> str:
+def _format(name: str, shape: Sequence[int], names: Names) -> str | None:
+    """Return the format of a matrix; None of other tensors, which stay as they are."""
+    if len(shape) != 2 or name.endswith(ROUTERS):  # a convolution has three axes
+        return None
     if name in (names.embedding, names.head):
         return _WIDE
-    return _OTHERS if inputs % LAYOUTS[_MOST].inputs else _MOST
+    return _OTHERS if shape[1] % LAYOUTS[_MOST].inputs else _MOST
 
 
 def _bytes(name: str, shape: tuple[int, ...], names: Names) -> int:
-    count = math.prod(shape)
-    if len(shape) != 2 or name.endswith(ROUTERS):
-        return 4 * count
-    layout = LAYOUTS[_format(name, shape[1], names)]
-    return count * layout.size // layout.inputs
+    format, count = _format(name, shape, names), math.prod(shape)
+    return 4 * count if format is None else count * LAYOUTS[format].size // LAYOUTS[format].inputs

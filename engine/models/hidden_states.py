@@ -15,7 +15,7 @@ from torch import Tensor
 
 from engine.kernels.torch.linear import Linear
 from engine.machine.device_memory import zeros
-from engine.models.architecture import Rope
+from engine.models.architecture import Architecture, Rope
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +65,21 @@ class AuxHiddenStates:
                 raise ValueError(f"there is no layer {aux_layer.layer} among {layers} to read at")
         self._indices = {aux_layer: index for index, aux_layer in enumerate(aux_layers)}
         self.rows = zeros((len(aux_layers), context, hidden), dtype, device)
+
+    @classmethod
+    def of(
+        cls,
+        architecture: Architecture,
+        aux_layers: Sequence[AuxLayer],
+        context: int,
+        dtype: torch.dtype,
+        device: torch.device,
+    ) -> AuxHiddenStates | None:
+        """Return the buffers of a decoder's hidden states; None if there are no ``aux_layers``."""
+        if not aux_layers:
+            return None
+        sizes = {"layers": len(architecture.layers), "hidden": architecture.hidden}
+        return cls(aux_layers, **sizes, context=context, dtype=dtype, device=device)
 
     @property
     def aux_layers(self) -> tuple[AuxLayer, ...]:

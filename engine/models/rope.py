@@ -53,6 +53,16 @@ def rope_settings(config: Settings) -> Settings:
     return settings
 
 
+def scaling_of(settings: Settings) -> str:
+    """Return the kind of scaling."""
+    return str(settings.get("rope_type") or settings.get("type") or "default")
+
+
+def rope_base(config: Settings, settings: Settings, theta: float | None = None) -> float:
+    """Return the base of the frequencies; ``theta`` if the ``settings`` do not say."""
+    return float(settings.get("rope_theta") or theta or config.get("rope_theta") or 10000.0)
+
+
 def read_rope(
     checkpoint: RopeConfig,
     context: int,
@@ -70,7 +80,7 @@ def read_rope(
     config = checkpoint.text_config
     if settings is None:
         settings = rope_settings(config)
-    kind = settings.get("rope_type") or settings.get("type") or "default"
+    kind = scaling_of(settings)
     if kind not in SCALINGS:
         known = ", ".join(SCALINGS)
         raise ModelError(
@@ -79,7 +89,7 @@ def read_rope(
         )
     key = "original_max_position_embeddings"
     original = config.get(key) or settings.get(key) or checkpoint.context
-    base = float(settings.get("rope_theta") or theta or config.get("rope_theta") or 10000.0)
+    base = rope_base(config, settings, theta)
     part = settings.get("partial_rotary_factor") or config.get("partial_rotary_factor") or part
     head_dim = head_dim or checkpoint.head_dim
     width = head_dim if kind == "proportional" else int(head_dim * float(part))

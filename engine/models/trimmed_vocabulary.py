@@ -4,15 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor
-
-from engine.kernels.operands import GROUP
-
 
 @dataclass(frozen=True, slots=True)
 class TrimmedVocabulary:
-    """``runs``: groups of ``GROUP`` tokens, ascending and not adjacent; group g begins at token 16 g.
+    """``runs``: groups of ``operands.GROUP`` tokens, ascending and not adjacent.
 
     FR-Spec's ranked subset (Zhao et al. 2025, arXiv 2502.14856); SGLang's ``hot_token_id``.
     """
@@ -29,14 +24,3 @@ class TrimmedVocabulary:
             else:
                 runs.append(range(group, group + 1))
         return cls(tuple(runs))
-
-    @property
-    def groups(self) -> int:
-        return sum(map(len, self.runs))
-
-    def ids(self, vocabulary: int) -> Tensor:
-        """Return the tokens below ``vocabulary``, ascending: int64 ``(tokens,)``."""
-        parts = [
-            torch.arange(run.start * GROUP, min(run.stop * GROUP, vocabulary)) for run in self.runs
-        ]
-        return torch.cat(parts)

@@ -8,7 +8,8 @@ import pytest
 
 from engine.drafting import draft_reader, vocabulary_trimmer
 from engine.drafting.proposers.draft import DraftModelProposer
-from engine.models.trimmed_vocabulary import GROUP, TrimmedVocabulary
+from engine.kernels.operands import GROUP
+from engine.models.trimmed_vocabulary import TrimmedVocabulary
 from engine.request import Speculation
 from engine.values.sampling import AcceptanceRule, Sampling
 from tests.support.lossless import (

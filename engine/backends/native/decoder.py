@@ -20,9 +20,9 @@ from engine.backends.native.state import NativeState
 from engine.kernels.formats.blocks import Weight
 from engine.kernels.native import library as native
 from engine.kernels.native import structures
-from engine.kernels.native.library import Library
+from engine.kernels.native.library import Kind, Library, Matrix
 from engine.kernels.native.weight_cache import CachedWeights
-from engine.kernels.operands import GROUP
+from engine.kernels.operands import GROUP, Candidates
 from engine.kernels.torch.factory import Kernels, plain_embedding
 from engine.models.activations import soft_cap
 from engine.models.architecture import Architecture
@@ -57,14 +57,11 @@ class TrimmedHead:
     """The panels of a trimmed vocabulary, their tokens, and a buffer for a row of their logits."""
 
     def __init__(self, vocabulary: TrimmedVocabulary, tokens: int) -> None:
-        self.vocabulary = vocabulary
-        self.ids = vocabulary.ids(tokens)
-        self.logits = torch.empty(1, vocabulary.groups * GROUP)
-        runs = [structures.Range(run.start, run.stop) for run in vocabulary.runs]
-        self._runs = (structures.Range * len(runs))(*runs)
-        self.panels = structures.TrimmedPanels(
-            self._runs, len(self._runs), vocabulary.groups, len(self.ids)
-        )
+        self.vocabulary, self._candidates = vocabulary, Candidates(tokens)
+        self._candidates.choose(vocabulary.runs)
+        self.ids = torch.from_numpy(self._candidates.chosen)
+        self.panels = structures.TrimmedPanels.from_address(self._candidates.address)
+        self.logits = torch.empty(1, self.panels.panels * GROUP)
 
     def below(self, limit: int) -> int:
         """Return the number of tokens below ``limit``; they come first."""
@@ -95,19 +92,19 @@ class NativeDecoder:
         """Make the step. ``tensor`` returns vectors in float32; keys and values are stored in ``cached``.
 
         Matrices in blocks stay in blocks; others are stored in ``kind``. ``rounded``: see
-        ``native.make_matrix``; it applies to all but the embedding. ``cache``: what may have
+        ``Matrix``; it applies to all but the embedding. ``cache``: what may have
         packed matrices. Raises MemoryError.
         """
         self.architecture, self._info, self._library = architecture, info, library
         self._cached = cached
-        make = partial(native.make_matrix, library, kind, rounded=rounded, cache=cache)
+        make = partial(Matrix, library, library.kinds[kind], rounded=rounded, cache=cache)
         if kind == "fp32" and not takes_file_dtype(architecture, kind):
             tensor = partial(_with_wide_queries, tensor)
         table = tensor(names.embedding)
-        embedding = native.make_matrix(library, kind, table, cache=cache)
+        embedding = make(table, rounded=None)
         head = embedding if architecture.tied else make(tensor(names.head))
         del table
-        exact = partial(native.make_matrix, library, "fp32")
+        exact = partial(Matrix, library, Kind.FP32)
         kernels = Kernels(make, plain_embedding, exact, stacked=True)
         layers = [
             load_layer(architecture, spec, names.within(index, tensor), kernels)
@@ -168,21 +165,9 @@ class NativeDecoder:
         of positions unchecked."""
         if context > self._info.context:
             raise ValueError(f"a state of {context} rows for a context of {self._info.context}")
-        aux = AuxHiddenStates(
-            aux_layers,
-            layers=len(self.architecture.layers),
-            hidden=self.architecture.hidden,
-            context=context,
-            dtype=self._cached,
-            device=torch.device("cpu"),
-        )
-        return NativeState(
-            self.architecture,
-            context,
-            self._cached,
-            aux if aux_layers else None,
-            self._info.checkpoint_bytes,
-        )
+        a, cached = self.architecture, self._cached
+        aux = AuxHiddenStates.of(a, aux_layers, context, cached, torch.device("cpu"))
+        return NativeState(a, context, cached, aux, self._info.checkpoint_bytes)
 
     @property
     def embedding_and_head(self) -> EmbeddingAndHead:

@@ -28,25 +28,19 @@ from engine.models.architecture import (
 from engine.models.rotation import axis_of_pairs, cosines, temperatures
 from engine.models.weights import ExpertsWeights, GatedMlpWeights, Layer, MlpWeights, RmsNorm
 
-MIXERS: Mapping[type, structures.Mixer] = {
-    Attention: structures.Mixer.ATTENTION,
-    GatedDeltaNet: structures.Mixer.GATED_DELTA,
-    Mamba2: structures.Mixer.MAMBA2,
-    ShortConvolution: structures.Mixer.SHORT_CONVOLUTION,
+MIXERS: Mapping[type, tuple[structures.Mixer, str]] = {
+    Attention: (structures.Mixer.ATTENTION, "attention"),
+    GatedDeltaNet: (structures.Mixer.GATED_DELTA, "delta"),
+    Mamba2: (structures.Mixer.MAMBA2, "mamba"),
+    ShortConvolution: (structures.Mixer.SHORT_CONVOLUTION, "convolution"),
 }
+"""The step's numbers of mixers, and the fields of a layer with what they need."""
 FEED_FORWARDS: Mapping[type, structures.FeedForward] = {
     GatedMlp: structures.FeedForward.GATED_MLP,
     Mlp: structures.FeedForward.MLP,
     Experts: structures.FeedForward.EXPERTS,
 }
-"""The step's numbers of mixers and feed-forwards."""
-_FIELDS: Mapping[type, str] = {
-    Attention: "attention",
-    GatedDeltaNet: "delta",
-    Mamba2: "mamba",
-    ShortConvolution: "convolution",
-}
-"""The fields of a layer with what its mixer needs."""
+"""The step's numbers of feed-forwards."""
 
 
 class Positions:
@@ -54,32 +48,27 @@ class Positions:
 
     def __init__(self, architecture: Architecture, context: int) -> None:
         self.rotations: dict[tuple[Rope, int], Tensor] = {}
-        self._temperatures: dict[Temperature, Tensor] = {}
-        self._axes: dict[tuple[Rope, int], Tensor] = {}
+        """Cosines and sines."""
+        self.temperatures: dict[Temperature | None, Tensor] = {}
+        self.axes: dict[tuple[Rope, int], Tensor] = {}
+        """Which axis turns each pair, where rows in images turn otherwise."""
         for each in set(architecture.attentions):
             if each.rope is not None:
                 key = each.rope, each.head_dim
                 self.rotations[key] = cosines(*key, context)
                 if each.rope.axes:
-                    self._axes[key] = axis_of_pairs(*key)
+                    self.axes[key] = axis_of_pairs(*key)
             if each.temperature is not None:
-                self._temperatures[each.temperature] = temperatures(each.temperature, context)
+                self.temperatures[each.temperature] = temperatures(each.temperature, context)
 
-    def rotation(self, spec: Attention) -> int | None:
-        """Return the address of a layer's cosines and sines, None if it has no positions."""
-        rope = spec.rope
-        return None if rope is None else self.rotations[rope, spec.head_dim].data_ptr()
-
-    def axes(self, spec: Attention) -> int | None:
-        """Return the address of the axis of each pair, None if rows in images turn as others."""
-        rope = spec.rope
-        axes = None if rope is None else self._axes.get((rope, spec.head_dim))
-        return None if axes is None else axes.data_ptr()
-
-    def temperature(self, spec: Attention) -> int | None:
-        """Return the address of what a layer's queries are multiplied by, None if they are not."""
-        wanted = spec.temperature
-        return None if wanted is None else self._temperatures[wanted].data_ptr()
+    def of(self, spec: Attention) -> dict[str, Tensor | None]:
+        """Return a layer's tables by the step's names; None for those that it lacks."""
+        key = None if spec.rope is None else (spec.rope, spec.head_dim)
+        return {
+            "rotation": key and self.rotations[key],
+            "axes": key and self.axes.get(key),
+            "temperature": self.temperatures.get(spec.temperature),
+        }
 
 
 def layer_structure(
@@ -88,8 +77,9 @@ def layer_structure(
     """Return ``layer`` for the step. ``slot``: the index of what its mixer keeps of a sequence."""
     mixer, feed_forward = spec.mixer, spec.feed_forward
     activation = feed_forward.activation
+    number, field = MIXERS[type(mixer)]
     made = structures.Layer(
-        mixer=MIXERS[type(mixer)],
+        mixer=number,
         feed_forward=FEED_FORWARDS[type(feed_forward)],
         mixer_norm=_number(layer.mixer_norm),
         mixer_after=_number(layer.mixer_after),
@@ -99,11 +89,8 @@ def layer_structure(
     )
     others: dict[str, Any] = {"slot": slot}
     if isinstance(mixer, Attention):
-        others["shared"] = mixer.shared_with is not None
-        others["rotation"] = positions.rotation(mixer)
-        others["temperature"] = positions.temperature(mixer)
-        others["axes"] = positions.axes(mixer)
-    fill(getattr(made, _FIELDS[type(mixer)]), layer.mixer, mixer, **others)
+        others |= {"shared": mixer.shared_with is not None, **positions.of(mixer)}
+    fill(getattr(made, field), layer.mixer, mixer, **others)
     if isinstance(layer.feed_forward, ExpertsWeights):
         assert isinstance(feed_forward, Experts)
         made.experts = experts(layer.feed_forward, feed_forward)

@@ -56,28 +56,24 @@ class Recurrences:
             view.states = (ctypes.c_void_p * 2)(*(state.data_ptr() for state in states))
             view.recent = recent.data_ptr()
 
-    def place(
-        self, sequence: structures.Sequence, *, length: int, pending: int, final: bool
-    ) -> None:
-        """Say in ``sequence``, whose rows follow ``pending`` ones, between which states they go."""
-        tip = 1 - self._current
+    def place(self, sequence: structures.Sequence, before: SequenceState, *, final: bool) -> None:
+        """Say in ``sequence``, whose rows follow ``before``, between which states they go."""
+        pending, tip = before.pending, 1 - self._current
         assert final or pending + sequence.rows + self._kernel - 1 <= RECENT_ROWS or not self.states
         sequence.from_, sequence.to = (tip if pending else self._current), tip
-        sequence.absorbed, sequence.pending = (length + pending if pending else self._absorbed), tip
+        sequence.absorbed, sequence.pending = (before.end if pending else self._absorbed), tip
         if final:
             sequence.to = self._current
 
-    def computed(self, rows: int, *, length: int, pending: int, final: bool) -> None:
+    def computed(self, rows: int, before: SequenceState, *, final: bool) -> None:
         """Note that the step did what ``place`` said."""
-        if not pending:
-            self._absorbed = length
-        if final:
-            self._absorbed = length + rows
+        if not before.pending:
+            self._absorbed = before.length + (rows if final else 0)
 
-    def commit(self, rows: Sequence[int], *, length: int, pending: int) -> None:
-        """Keep these of the pending rows of a chain."""
-        if pending and len(rows) == pending:
-            self._current, self._absorbed = 1 - self._current, length + pending
+    def commit(self, rows: Sequence[int], before: SequenceState) -> None:
+        """Keep these of the rows of a chain that are pending in ``before``."""
+        if before.pending and len(rows) == before.pending:
+            self._current, self._absorbed = 1 - self._current, before.end
 
     def commit_tree(self, rows: Sequence[int], *, length: int) -> None:
         """Keep a path of a tree: its rows stand at their positions from now on."""
@@ -170,8 +166,7 @@ class NativeState(SequenceState):
         """Say in ``sequence`` that it computes ``rows`` behind this state."""
         assert self.end + rows <= self.context
         sequence.cache, sequence.rows, sequence.start = self.view, rows, self.end
-        now = {"length": self.length, "pending": self.pending}
-        self.recurrences.place(sequence, **now, final=final)
+        self.recurrences.place(sequence, self, final=final)
         if self.content is not None:
             self._place_content(sequence, self.content, rows)
 
@@ -201,13 +196,12 @@ class NativeState(SequenceState):
         return keys.transpose(2, 3).flatten(1, 2)[:, :end], values[:, :end]
 
     def append(self, rows: int, *, final: bool) -> None:
-        now = {"length": self.length, "pending": self.pending}
-        self.recurrences.computed(rows, **now, final=final)
+        self.recurrences.computed(rows, self, final=final)
         super().append(rows, final=final)
 
     def commit(self, rows: Sequence[int]) -> None:
         if self._tree is None or not rows:
-            self.recurrences.commit(rows, length=self.length, pending=self.pending)
+            self.recurrences.commit(rows, self)
         super().commit(rows)
 
     def _keep_path(self, rows: Sequence[int]) -> None:

@@ -14,7 +14,14 @@ from engine.backends.native import layers
 from engine.backends.operations import Draft
 from engine.kernels.native import structures
 from engine.kernels.native.library import LANES, ROWS, Matrix
-from engine.kernels.native.program import Attention, LayerCache, ProgramTracer, Unsupported
+from engine.kernels.native.program import (
+    Attention,
+    LayerCache,
+    Program,
+    ProgramTracer,
+    Sees,
+    Unsupported,
+)
 from engine.kernels.operands import Candidates, Groups, Number, Rows, Tokens
 from engine.kernels.torch.linear import Linear
 from engine.models import architecture
@@ -93,9 +100,8 @@ class TracedOperations(ProgramTracer):
             (None, None) if norms is None else norms.split([a.heads, a.kv_heads])
         )
         self.store_kv(keys, values, heads, key_norms, rows)
-        return self.attention(
-            queries, heads, query_norms, rows, causal=a.causal, window=a.window or 0
-        )
+        sees = Sees.CAUSAL if a.causal else Sees.STEP
+        return self.attention(queries, heads, query_norms, rows, sees, a.window)
 
     def attend_to_target(
         self,
@@ -114,7 +120,7 @@ class TracedOperations(ProgramTracer):
         cache = LayerCache()
         cache.move(keys, values, table)
         heads = Attention(cache, attention.heads, attention.kv_heads, epsilon)
-        return self.attention_before(queries, heads, norms, rows, attention.window or 0)
+        return self.attention(queries, heads, norms, rows, Sees.BEFORE, attention.window)
 
     def experts(self, spec: Experts, weights: ExpertsWeights, x: Tensor) -> Tensor:
         if not all(
@@ -197,7 +203,7 @@ class TracedDraft:
             tracer.sample(logits, self.chain, self._probabilities, step, target_ids, self._draws)
             self._logits.append(logits)
             self._ends.append(len(tracer))
-        self._program = tracer.done()
+        self._program = Program(tracer)
 
     def read(self) -> None:
         self._program.run(0, self._read_end)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -39,11 +39,8 @@ from engine.models.weight_loading import WeightSource, load_layer, load_per_laye
 from engine.models.weights import (
     AttentionWeights,
     ExpertsWeights,
-    GatedDeltaWeights,
     Layer,
-    Mamba2Weights,
     MixerWeights,
-    ShortConvolutionWeights,
 )
 
 if TYPE_CHECKING:
@@ -255,11 +252,11 @@ def mix_recurrent(
 ) -> Tensor:
     """Return a recurrent mixer's result (rows, hidden) for normed ``x``, and apply its rows to ``state``,
     which ``new_memory`` made."""
-    match weights, spec:
-        case GatedDeltaWeights(), GatedDeltaNet():
-            return gated_delta.mix(weights, spec, x, state, epsilon, final=final)
-        case Mamba2Weights(), Mamba2():
-            return mamba2.mix(weights, spec, x, state, epsilon, final=final)
-        case ShortConvolutionWeights(), ShortConvolution():
-            return short_convolution.mix(weights, spec, x, state, final=final)
-    raise TypeError(f"{type(spec).__name__} has weights of another mixer")
+    return _MIXERS[type(spec)](weights, spec, x, state, epsilon, final=final)
+
+
+_MIXERS: Mapping[type, Callable[..., Tensor]] = {
+    GatedDeltaNet: gated_delta.mix,
+    Mamba2: mamba2.mix,
+    ShortConvolution: short_convolution.mix,
+}

@@ -40,10 +40,14 @@ def mix(
     spec: ShortConvolution,
     x: Tensor,
     state: RecurrentState[Past],
+    _epsilon: float,
     *,
     final: bool,
 ) -> Tensor:
-    """Return the mixer's result (rows, hidden) for normed ``x``, and apply its rows to ``state``."""
+    """Return the mixer's result (rows, hidden) for normed ``x``, and apply its rows to ``state``.
+
+    Nothing in it is normed.
+    """
     before, after, values = weights.inputs(x).float().chunk(3, dim=1)
     inputs = before * values
     window = torch.cat([state.tip.rows, inputs])  # (kernel - 1 + rows, width)

@@ -18,11 +18,11 @@ class Layout:
 
 
 LAYOUTS = {
+    "q8_0": Layout(32, 34),
     "q4_0": Layout(32, 18),
     "q4_1": Layout(32, 20),
     "q5_0": Layout(32, 22),
     "q5_1": Layout(32, 24),
-    "q8_0": Layout(32, 34),
     "q2_k": Layout(256, 84),
     "q3_k": Layout(256, 110),
     "q4_k": Layout(256, 144),
@@ -34,23 +34,19 @@ LAYOUTS = {
     "nvfp4": Layout(64, 36),
     "q1_0": Layout(128, 18),
     "q2_0": Layout(64, 18),
-    "iq1_s": Layout(256, 50),
-    "iq1_m": Layout(256, 56),
+    "tq1_0": Layout(256, 54),
+    "tq2_0": Layout(256, 66),
     "iq2_xxs": Layout(256, 66),
     "iq2_xs": Layout(256, 74),
     "iq2_s": Layout(256, 82),
     "iq3_xxs": Layout(256, 98),
     "iq3_s": Layout(256, 110),
-    "tq1_0": Layout(256, 54),
-    "tq2_0": Layout(256, 66),
+    "iq1_s": Layout(256, 50),
+    "iq1_m": Layout(256, 56),
 }
-"""By the names of GGUF's tensor types in lower case."""
+"""By the names of GGUF's tensor types in lower case, in the order of blocks.h."""
 
-NATIVE_FORMATS = (
-    "q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "q2_k", "q3_k", "q4_k", "q5_k", "q6_k", "iq4_nl", "iq4_xs",
-    "mxfp4", "nvfp4", "q1_0", "q2_0", "tq1_0", "tq2_0", "iq2_xxs", "iq2_xs", "iq2_s", "iq3_xxs", "iq3_s",
-    "iq1_s", "iq1_m",
-)  # fmt: skip
+NATIVE_FORMATS = tuple(LAYOUTS)
 """Formats that the compiled step multiplies by as they are stored: all of them, by its numbers."""
 
 DRAFT_FORMAT = "q4_0"

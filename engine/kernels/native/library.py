@@ -136,21 +136,6 @@ def has_whole_groups(weights: str, inputs: Iterable[int]) -> bool:
     return not any(width % unit for width in inputs)
 
 
-def make_matrix(
-    library: LinearLibrary,
-    weights: str,
-    weight: Stacked,
-    rounded: str | None = None,
-    cache: CachedWeights | None = None,
-) -> Matrix:
-    """Return a matrix of ``weight (out, in)``, or of parts one below the other.
-
-    Tensors are stored in the format ``weights``, which the library ``supports``; blocks as they are.
-    ``rounded`` and ``cache``: see ``Matrix``.
-    """
-    return Matrix(library, library.kinds[weights], weight, rounded, cache)
-
-
 class Matrix:
     """A weight packed in panels; a ``Linear`` for float32 rows."""
 

@@ -111,10 +111,6 @@ class ProgramTracer:
     def __len__(self) -> int:
         return len(self.ops)
 
-    def done(self) -> Program:
-        """Return the program. Raises Unsupported if there is neither a library nor a matrix."""
-        return Program(self)
-
     def pick(self, x: Tensor, number: Number) -> Tensor:
         """Return row ``number`` of ``x``: (1, width)."""
         return self.take(x, Rows(self.one, number))
@@ -242,28 +238,14 @@ class ProgramTracer:
         heads: Attention,
         norm: Tensor | None,
         rows: Rows,
-        *,
-        causal: bool,
-        window: int = 0,
+        sees: Sees,
+        window: int | None,
     ) -> Tensor:
         """Return attention of scaled queries, normed and rotated as keys are, over the stored positions.
 
-        Each row sees all up to itself if ``causal``, else up to the last row; from ``window`` positions
-        up to itself on, if that is not 0.
+        ``window``: positions up to its own that a row sees; None: all.
         """
-        sees = Sees.CAUSAL if causal else Sees.STEP
-        return self._attend(Op(choice=sees, window=window), queries, heads, norm, rows)
-
-    def attention_before(
-        self, queries: Tensor, heads: Attention, norm: Tensor | None, rows: Rows, window: int
-    ) -> Tensor:
-        """Return the same of queries that see what is before their rows, within ``window`` if not 0."""
-        return self._attend(Op(choice=Sees.BEFORE, window=window), queries, heads, norm, rows)
-
-    def _attend(
-        self, op: Op, queries: Tensor, heads: Attention, norm: Tensor | None, rows: Rows
-    ) -> Tensor:
-        op.code, result = Code.ATTEND, self._like(queries)
+        op, result = Op(code=Code.ATTEND, choice=sees, window=window or 0), self._like(queries)
         self._with_heads(op, queries, heads.heads, heads, norm, rows, to=result)
         return result
 
@@ -409,6 +391,7 @@ class Program:
     """Traced operations, ready to run. For one caller at a time."""
 
     def __init__(self, tracer: ProgramTracer) -> None:
+        """Raises Unsupported if there is neither a library nor a matrix."""
         library = tracer.library
         if library is None:
             raise Unsupported("nothing is multiplied")

@@ -9,14 +9,11 @@ from torch import Tensor
 
 from engine.kernels.formats.block_planes import BlockPlanes, to_planes
 from engine.kernels.formats.blocks import Blocks, Stacked
-from engine.kernels.torch.linear import make_unpacked
-
-_SLICE_OUTPUTS = 1024
-"""Outputs whose weights are dequantised at once."""
+from engine.kernels.torch.linear import SLICE_OUTPUTS, SlicedLinear
 
 
-class BlockLinear:
-    """Multiplies in float32 by the weights that the kernels multiply by, dequantised slice by slice."""
+class BlockLinear(SlicedLinear):
+    """Multiplies by the weights that the kernels multiply by."""
 
     def __init__(self, weight: Stacked, device: torch.device) -> None:
         parts = weight if isinstance(weight, tuple) else (weight,)
@@ -25,16 +22,10 @@ class BlockLinear:
             for part in parts
         ]
 
-    def __call__(self, x: Tensor) -> Tensor:
-        """Map ``(rows, in)`` to ``(rows, out)`` in the dtype of ``x``."""
-        rows = x.float()
-        parts = [make_unpacked(part)(rows) for part in self._slices()]
-        return torch.cat(parts, dim=-1).to(x.dtype)
-
-    def _slices(self) -> Iterator[Tensor]:
+    def slices(self) -> Iterator[Tensor]:
         """Yield float32 (outputs, in)."""
         for part in self.parts:
-            for start in range(0, part.shape[0], _SLICE_OUTPUTS):
-                some = slice(start, start + _SLICE_OUTPUTS)
+            for start in range(0, part.shape[0], SLICE_OUTPUTS):
+                some = slice(start, start + SLICE_OUTPUTS)
                 own = part.dequantise(some) if isinstance(part, BlockPlanes) else part[some]
                 yield own.float()

@@ -19,6 +19,8 @@ machine is taken:
 from __future__ import annotations
 
 import logging
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from typing import Protocol
 
 import torch
@@ -31,6 +33,8 @@ log = logging.getLogger(__name__)
 
 _TRIAL_ROWS, _MAX_TRIAL_ROWS, _TRIAL_WORK = 64, 1024, 2**23
 _CANCELLED_OUTPUTS = 32
+SLICE_OUTPUTS = 1024
+"""Outputs whose weights are dequantised at once."""
 
 
 class Linear(Protocol):
@@ -73,6 +77,23 @@ class RowwiseLinear:
 
     def __call__(self, x: Tensor) -> Tensor:
         return torch.cat([F.linear(row.clone(), self.weight) for row in x.split(1)])
+
+
+class SlicedLinear(ABC):
+    """Multiplies in float32 by weights that every call dequantises slice by slice.
+
+    Each slice is multiplied by a linear layer that was tested on this machine.
+    """
+
+    @abstractmethod
+    def slices(self) -> Iterator[Tensor]:
+        """Yield the weights of ``SLICE_OUTPUTS`` outputs, and of the rest: float32 (outputs, in)."""
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Map ``(rows, in)`` to ``(rows, out)`` in the dtype of ``x``."""
+        rows = x.float()
+        parts = [make_unpacked(part)(rows) for part in self.slices()]
+        return torch.cat(parts, dim=-1).to(x.dtype)
 
 
 class Biased:

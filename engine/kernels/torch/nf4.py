@@ -8,33 +8,20 @@ import torch
 from torch import Tensor
 
 from engine.kernels.formats.nf4 import GROUP, Nf4Weight, dequantise
-from engine.kernels.torch.linear import make_unpacked
-
-_SLICE_OUTPUTS = 1024
-"""Outputs whose weights are dequantised at once."""
+from engine.kernels.torch.linear import SLICE_OUTPUTS, SlicedLinear
 
 
-class Nf4Linear:
-    """Multiplies in float32 by the dequantised weights, which are those of the compiled step.
-
-    The weight stays in half a byte a number; every call dequantises it slice by slice. Each slice is
-    multiplied by a linear layer that was tested on this machine.
-    """
+class Nf4Linear(SlicedLinear):
+    """Multiplies by the dequantised weights, which are those of the compiled step."""
 
     def __init__(self, weight: Nf4Weight) -> None:
         self.weight = weight
 
-    def __call__(self, x: Tensor) -> Tensor:
-        """Map ``(rows, in)`` to ``(rows, out)`` in the dtype of ``x``."""
-        rows = x.float()
-        parts = [make_unpacked(part)(rows) for part in self._slices()]
-        return torch.cat(parts, dim=-1).to(x.dtype)
-
-    def _slices(self) -> Iterator[Tensor]:
+    def slices(self) -> Iterator[Tensor]:
         """Yield float32 (outputs, in). A full slice is whole groups and bytes for any ``in``."""
         out, width = self.weight.shape
-        for start in range(0, out, _SLICE_OUTPUTS):
-            rows, first = min(_SLICE_OUTPUTS, out - start), start * width
+        for start in range(0, out, SLICE_OUTPUTS):
+            rows, first = min(SLICE_OUTPUTS, out - start), start * width
             packed, absmax = self.weight.packed[first // 2 :], self.weight.absmax[first // GROUP :]
             yield dequantise(packed, absmax, rows * width, torch.float32).view(rows, width)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,16 +27,17 @@ class LoadedTokenizer:
 
     backend: Any
     render: Render | None
-    template: str | None = None
+    template: str | None
 
 
 def load_tokenizer(path: Path) -> LoadedTokenizer:
     """Return the tokenizer in ``path``. Raises ModelError."""
-    tokenizer = _of_file(path) if is_gguf(path) else LoadedTokenizer(*read_folder(path))
+    backend, template, names = _of_file(path) if is_gguf(path) else read_folder(path)
     # A tokenizer.json may ask to truncate or pad every text; nothing is truncated silently here.
-    tokenizer.backend.no_truncation()
-    tokenizer.backend.no_padding()
-    return tokenizer
+    backend.no_truncation()
+    backend.no_padding()
+    render = None if template is None else renderer(template, names)
+    return LoadedTokenizer(backend, render, template)
 
 
 def read_tokenizer(path: Path) -> dict[str, Any]:
@@ -78,15 +80,12 @@ def named_ends(path: Path) -> tuple[str | None, str | None]:
     return names.get("bos_token"), names.get("eos_token")
 
 
-def _of_file(file: Path) -> LoadedTokenizer:
+def _of_file(file: Path) -> tuple[Any, str | None, Mapping[str, str]]:
+    """As ``read_folder``, for a GGUF file."""
     metadata = describe(file).metadata
-    template = template_of(metadata)
     try:
         backend = build_tokenizer(metadata)
     except ModelError as error:
         raise ModelError(f"{file} has no usable tokenizer. {error}") from error
-    if template is None:
-        return LoadedTokenizer(backend, None)
     bos, eos = named_ends(file)
-    render = renderer(template, {"bos_token": bos or "", "eos_token": eos or ""})
-    return LoadedTokenizer(backend, render, template)
+    return backend, template_of(metadata), {"bos_token": bos or "", "eos_token": eos or ""}

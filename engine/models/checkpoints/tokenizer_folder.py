@@ -13,7 +13,6 @@ from typing import Any
 
 from engine.errors import MALFORMED, ModelError, what_failed
 from engine.files import bounded, read_json
-from engine.models.checkpoints.chat_template import Render, renderer
 
 FILE = "tokenizer.json"
 _CONFIG, _TEMPLATE = "tokenizer_config.json", "chat_template.jinja"
@@ -23,8 +22,8 @@ _OLDER_NAMES = "special_tokens_map.json"
 _EXTRA = ("extra_special_tokens", "additional_special_tokens")
 
 
-def read_folder(folder: Path) -> tuple[Any, Render | None, str | None]:
-    """Return the ``tokenizers.Tokenizer``, and if there is a chat template, its renderer and its text.
+def read_folder(folder: Path) -> tuple[Any, str | None, Mapping[str, str]]:
+    """Return the ``tokenizers.Tokenizer``, the chat template if there is one, and ``special_names``.
 
     Raises ModelError.
     """
@@ -40,7 +39,7 @@ def read_folder(folder: Path) -> tuple[Any, Render | None, str | None]:
         template = chat_template(folder, config)
     except Exception as error:  # tokenizers raises plain Exception; a config may hold anything
         raise ModelError(broken(folder, error)) from error
-    return backend, None if template is None else renderer(template, names), template
+    return backend, template, names
 
 
 def read_config(folder: Path) -> dict[str, Any]:
@@ -119,7 +118,7 @@ def broken(folder: Path, error: Exception) -> str:
     )
 
 
-def _by_transformers(folder: Path) -> tuple[Any, Render | None, str | None]:
+def _by_transformers(folder: Path) -> tuple[Any, str | None, Mapping[str, str]]:
     """Read older files. Runs no code from the folder."""
     from transformers import AutoTokenizer
 
@@ -133,5 +132,4 @@ def _by_transformers(folder: Path) -> tuple[Any, Render | None, str | None]:
     template = tokenizer.chat_template
     if isinstance(template, Mapping):
         template = template.get("default")
-    names: dict[str, str] = tokenizer.special_tokens_map
-    return backend, None if template is None else renderer(template, names), template
+    return backend, template, tokenizer.special_tokens_map

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from engine.errors import ModelError
-from engine.models.architecture import Architecture, Attention, Experts, GatedMlp, LayerSpec, Rope
+from engine.models.architecture import (
+    Architecture,
+    Attention,
+    Experts,
+    GatedMlp,
+    LayerSpec,
+    Mixer,
+    Mlp,
+    Rope,
+)
 from engine.models.checkpoints.checkpoint import Checkpoint
 from engine.models.rope import read_rope, rope_settings
 
@@ -22,6 +31,17 @@ def architecture(
         "tied": checkpoint.repeats_embedding,
     }
     return Architecture(layers=tuple(layers), **(fields | differences))
+
+
+def uniform(
+    checkpoint: Checkpoint,
+    attends: Attention,
+    feed_forward: Experts | GatedMlp | Mlp,
+    **differences: Any,
+) -> Architecture:
+    """Return a decoder whose layers are all alike."""
+    layer = LayerSpec(attends, feed_forward)
+    return architecture(checkpoint, [layer] * checkpoint.layers, **differences)
 
 
 def attention(checkpoint: Checkpoint, rope: Rope | None, **differences: Any) -> Attention:
@@ -93,6 +113,17 @@ def sliding_layers(checkpoint: Checkpoint, otherwise: Callable[[int], bool]) -> 
     sliding, full = "sliding_attention", "full_attention"
     names = layer_types(checkpoint, (sliding, full), lambda at: sliding if otherwise(at) else full)
     return [name == sliding for name in names]
+
+
+def typed_layers(
+    checkpoint: Checkpoint,
+    mixers: Mapping[str, Mixer],
+    feed_forwards: Sequence[Experts | GatedMlp],
+    otherwise: Callable[[int], str],
+) -> list[LayerSpec]:
+    """Return a layer for each of ``feed_forwards``, with the one of ``mixers`` that its type names."""
+    types = layer_types(checkpoint, tuple(mixers), otherwise)
+    return [LayerSpec(mixers[name], each) for name, each in zip(types, feed_forwards, strict=True)]
 
 
 def layer_types(

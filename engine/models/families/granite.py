@@ -16,6 +16,7 @@ from engine.models.architecture import (
     GatedMlp,
     LayerSpec,
     Mamba2,
+    Mixer,
     Rope,
 )
 from engine.models.checkpoints.checkpoint import Checkpoint
@@ -39,8 +40,7 @@ def granite(checkpoint: Checkpoint, context: int) -> Architecture:
     mlp = gated_mlp(checkpoint, bias=bool(config.get("mlp_bias")))
     rotates = config.get("position_embedding_type", "rope") == "rope"
     attends = _attention(checkpoint, read_rope(checkpoint, context) if rotates else None)
-    layer = LayerSpec(attends, mlp)
-    return _granite(checkpoint, [layer] * checkpoint.layers)
+    return _granite(checkpoint, [LayerSpec(attends, mlp)] * checkpoint.layers)
 
 
 def granite_hybrid(checkpoint: Checkpoint, context: int) -> Architecture:
@@ -48,7 +48,7 @@ def granite_hybrid(checkpoint: Checkpoint, context: int) -> Architecture:
     config = checkpoint.text_config
     rotates = config.get("position_embedding_type") == "rope"
     attends = _attention(checkpoint, read_rope(checkpoint, context) if rotates else None)
-    mixers: dict[str, Attention | Mamba2] = dict.fromkeys(("attention", "full_attention"), attends)
+    mixers: dict[str, Mixer] = dict.fromkeys(("attention", "full_attention"), attends)
     names = layer_types(
         checkpoint, (*mixers, "mamba", "linear_attention"), lambda _: "linear_attention"
     )

@@ -7,16 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from engine.models.architecture import (
-    Architecture,
-    Attention,
-    Experts,
-    GatedMlp,
-    LayerSpec,
-    ShortConvolution,
-)
+from engine.models.architecture import Architecture, Experts, GatedMlp, ShortConvolution
 from engine.models.checkpoints.checkpoint import Checkpoint
-from engine.models.families.common import architecture, attention, experts, gated_mlp, layer_types
+from engine.models.families.common import architecture, attention, experts, gated_mlp, typed_layers
 from engine.models.rope import read_rope
 
 
@@ -50,16 +43,15 @@ def _convolving(
         qk_norm=True,
     )
     convolves = ShortConvolution(checkpoint.hidden, int(config.get("conv_L_cache", 3)))
-    mixers: dict[str, Attention | ShortConvolution] = {"conv": convolves, "full_attention": attends}
     attending = config.get("full_attn_idxs")
     if attending is None:
         attending = range(checkpoint.layers)
-    types = layer_types(
-        checkpoint, tuple(mixers), lambda at: "full_attention" if at in attending else "conv"
+    layers = typed_layers(
+        checkpoint,
+        {"conv": convolves, "full_attention": attends},
+        feed_forwards,
+        lambda at: "full_attention" if at in attending else "conv",
     )
-    layers = [
-        LayerSpec(mixers[name], each) for name, each in zip(types, feed_forwards, strict=True)
-    ]
     return architecture(checkpoint, layers, epsilon=float(config.get("norm_eps", 1e-5)))
 
 

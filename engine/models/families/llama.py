@@ -20,9 +20,10 @@ from engine.models.families.common import (
     experts,
     gated_mlp,
     sliding_layers,
+    uniform,
     window_of,
 )
-from engine.models.rope import read_rope, rope_settings
+from engine.models.rope import read_rope, rope_settings, scaling_of
 
 _LONGROPE_NAMES = ("su", "yarn")
 """LongRoPE's names in the first configurations of Phi-3."""
@@ -30,13 +31,11 @@ _LONGROPE_NAMES = ("su", "yarn")
 
 def phi3(checkpoint: Checkpoint, context: int) -> Architecture:
     settings = dict(rope_settings(checkpoint.text_config))
-    if (settings.get("rope_type") or settings.get("type")) in _LONGROPE_NAMES:
+    if scaling_of(settings) in _LONGROPE_NAMES:
         settings["rope_type"] = "longrope"
     rope, window = read_rope(checkpoint, context, settings=settings), window_of(checkpoint)
-    layer = LayerSpec(
-        attention(checkpoint, rope, window=window, joined=True), gated_mlp(checkpoint, joined=True)
-    )
-    return architecture(checkpoint, [layer] * checkpoint.layers)
+    attends = attention(checkpoint, rope, window=window, joined=True)
+    return uniform(checkpoint, attends, gated_mlp(checkpoint, joined=True))
 
 
 def smollm3(checkpoint: Checkpoint, context: int) -> Architecture:
@@ -60,23 +59,12 @@ def smollm3(checkpoint: Checkpoint, context: int) -> Architecture:
 def starcoder2(checkpoint: Checkpoint, context: int) -> Architecture:
     config = checkpoint.text_config
     bias = bool(config.get("use_bias", True))
-    layer = LayerSpec(
-        attention(
-            checkpoint,
-            read_rope(checkpoint, context),
-            window=window_of(checkpoint),
-            qkv_bias=bias,
-            output_bias=bias,
-        ),
-        Mlp(
-            int(config["intermediate_size"]),
-            str(config.get("hidden_act", "gelu_pytorch_tanh")),
-            bias,
-        ),
-    )
-    return architecture(
+    rope, window = read_rope(checkpoint, context), window_of(checkpoint)
+    activation = str(config.get("hidden_act", "gelu_pytorch_tanh"))
+    return uniform(
         checkpoint,
-        [layer] * checkpoint.layers,
+        attention(checkpoint, rope, window=window, qkv_bias=bias, output_bias=bias),
+        Mlp(int(config["intermediate_size"]), activation, bias),
         epsilon=float(config.get("norm_epsilon", 1e-5)),
         layer_norms=True,
         norm_bias=True,
@@ -105,11 +93,8 @@ def glm4(checkpoint: Checkpoint, context: int) -> Architecture:
     config = checkpoint.text_config
     interleaved = bool(config.get("rope_interleaved", True))
     rope = replace(read_rope(checkpoint, context, part=0.5), interleaved=interleaved)
-    bias = bool(config.get("attention_bias", True))
-    layer = LayerSpec(
-        attention(checkpoint, rope, qkv_bias=bias), gated_mlp(checkpoint, joined=True)
-    )
-    return architecture(checkpoint, [layer] * checkpoint.layers, sandwich_norms=True)
+    attends = attention(checkpoint, rope, qkv_bias=bool(config.get("attention_bias", True)))
+    return uniform(checkpoint, attends, gated_mlp(checkpoint, joined=True), sandwich_norms=True)
 
 
 def glm4_moe(checkpoint: Checkpoint, context: int) -> Architecture:
@@ -183,7 +168,5 @@ def _llama(
 ) -> Architecture:
     if mlp_bias is None:
         mlp_bias = bool(checkpoint.text_config.get("mlp_bias"))
-    layer = LayerSpec(
-        attention(checkpoint, rope, **differences), gated_mlp(checkpoint, bias=mlp_bias)
-    )
-    return architecture(checkpoint, [layer] * checkpoint.layers)
+    attends = attention(checkpoint, rope, **differences)
+    return uniform(checkpoint, attends, gated_mlp(checkpoint, bias=mlp_bias))

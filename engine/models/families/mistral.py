@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from engine.models.architecture import Architecture, Experts, GatedMlp, LayerSpec, Temperature
+from engine.models.architecture import Architecture, Experts, GatedMlp, Temperature
 from engine.models.checkpoints.checkpoint import Checkpoint
 from engine.models.families.common import (
     architecture,
@@ -16,6 +16,7 @@ from engine.models.families.common import (
     experts,
     gated_mlp,
     sliding_layers,
+    uniform,
     window_of,
 )
 from engine.models.rope import read_rope, rope_settings
@@ -47,8 +48,7 @@ def _sliding(
     checkpoint: Checkpoint, context: int, feed_forward: Experts | GatedMlp
 ) -> Architecture:
     rope, window = read_rope(checkpoint, context), window_of(checkpoint)
-    layer = LayerSpec(attention(checkpoint, rope, window=window), feed_forward)
-    return architecture(checkpoint, [layer] * checkpoint.layers)
+    return uniform(checkpoint, attention(checkpoint, rope, window=window), feed_forward)
 
 
 def ministral(checkpoint: Checkpoint, context: int) -> Architecture:
@@ -68,10 +68,8 @@ def ministral3(checkpoint: Checkpoint, context: int) -> Architecture:
         )
     rope = read_rope(checkpoint, context, settings=settings)
     window = window_of(checkpoint)
-    layer = LayerSpec(
-        attention(checkpoint, rope, window=window, temperature=temperature), gated_mlp(checkpoint)
-    )
-    return architecture(checkpoint, [layer] * checkpoint.layers)
+    attends = attention(checkpoint, rope, window=window, temperature=temperature)
+    return uniform(checkpoint, attends, gated_mlp(checkpoint))
 
 
 def mistral3(checkpoint: Checkpoint, context: int) -> Architecture:

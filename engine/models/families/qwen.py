@@ -10,7 +10,6 @@ from collections.abc import Sequence
 
 from engine.models.architecture import (
     Architecture,
-    Attention,
     Experts,
     GatedDeltaNet,
     GatedMlp,
@@ -23,17 +22,16 @@ from engine.models.families.common import (
     biases,
     experts,
     gated_mlp,
-    layer_types,
     sliding_layers,
     sparse_layers,
+    typed_layers,
     window_of,
 )
 from engine.models.rope import read_rope
 
 
 def qwen2(checkpoint: Checkpoint, context: int) -> Architecture:
-    mlps = [gated_mlp(checkpoint)] * checkpoint.layers
-    return architecture(checkpoint, _layers(checkpoint, context, mlps, qkv_bias=True))
+    return _qwen(checkpoint, context, [gated_mlp(checkpoint)] * checkpoint.layers, qkv_bias=True)
 
 
 def qwen3(checkpoint: Checkpoint, context: int) -> Architecture:
@@ -47,30 +45,28 @@ def qwen3_moe(checkpoint: Checkpoint, context: int) -> Architecture:
 def _qwen3(
     checkpoint: Checkpoint, context: int, feed_forwards: Sequence[Experts | GatedMlp]
 ) -> Architecture:
-    own = biases(checkpoint)
-    return architecture(
-        checkpoint, _layers(checkpoint, context, feed_forwards, qk_norm=True, **own)
-    )
+    return _qwen(checkpoint, context, feed_forwards, qk_norm=True, **biases(checkpoint))
 
 
-def _layers(
+def _qwen(
     checkpoint: Checkpoint,
     context: int,
     feed_forwards: Sequence[Experts | GatedMlp],
     **differences: bool,
-) -> list[LayerSpec]:
-    """Return the layers: with ``use_sliding_window``, those from ``max_window_layers`` on slide."""
+) -> Architecture:
+    """Return a Qwen: with ``use_sliding_window``, its layers from ``max_window_layers`` on slide."""
     config = checkpoint.text_config
     rope = read_rope(checkpoint, context)
     window = window_of(checkpoint) if config.get("use_sliding_window") else None
     first = int(config.get("max_window_layers", 28))
     sliding = sliding_layers(checkpoint, lambda index: index >= first)
-    return [
+    layers = [
         LayerSpec(
             attention(checkpoint, rope, window=window if slides else None, **differences), each
         )
         for slides, each in zip(sliding, feed_forwards, strict=True)
     ]
+    return architecture(checkpoint, layers)
 
 
 def qwen3_5(checkpoint: Checkpoint, context: int) -> Architecture:
@@ -109,16 +105,10 @@ def _hybrid(
         tiled=bool(config.get("linear_value_heads_tiled")),
     )
     every = int(config.get("full_attention_interval") or 4)
-    types = layer_types(
+    layers = typed_layers(
         checkpoint,
-        ("linear_attention", "full_attention"),
+        {"linear_attention": recurs, "full_attention": attends},
+        feed_forwards,
         lambda index: "full_attention" if (index + 1) % every == 0 else "linear_attention",
     )
-    mixers: dict[str, Attention | GatedDeltaNet] = {
-        "linear_attention": recurs,
-        "full_attention": attends,
-    }
-    layers = [
-        LayerSpec(mixers[name], each) for name, each in zip(types, feed_forwards, strict=True)
-    ]
     return architecture(checkpoint, layers, centred_norms=True)

@@ -12,7 +12,7 @@ import torch
 
 from app.ui.controls.settings import Settings
 from engine.backends.native import build, sampling, support
-from engine.backends.native.decoder import NativeDecoder
+from engine.backends.native.decoder import NativeDecoder, TrimmedHead
 from engine.backends.torch.decoder import TorchDecoder
 from engine.events import Finished
 from engine.kernels.native.library import BLOCKS, KINDS, Library
@@ -305,7 +305,7 @@ def test_logits_among_some_tokens_have_the_bits_that_they_have_among_all(
 ) -> None:
     model = compiled(PIP / "draft", weights)
     among = TrimmedVocabulary.of(frequent, others)
-    ids = among.ids(model.info.vocabulary)
+    ids = TrimmedHead(among, model.info.vocabulary).ids
     text = tokens(20)
     one, other = model.new_state(512), model.new_state(512)
     some = model.forward_trimmed(text, one, among)

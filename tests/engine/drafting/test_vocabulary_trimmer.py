@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.drafting.vocabulary_trimmer import MISSES, WINDOW, VocabularyTrimmer, frequent_tokens
-from engine.models.trimmed_vocabulary import GROUP, TrimmedVocabulary
+from engine.kernels.operands import GROUP
+from engine.models.trimmed_vocabulary import TrimmedVocabulary
 
 FREQUENT, VOCABULARY, END = 10 * GROUP, 100 * GROUP - 3, 99 * GROUP - 1
 texts = st.lists(st.integers(0, VOCABULARY - 1), max_size=60)
@@ -30,11 +33,9 @@ def test_it_does_not_matter_in_how_many_parts_a_text_came(text: list[int], cuts:
 def test_kept_are_the_frequent_tokens_the_end_and_the_texts_own(text: list[int]) -> None:
     trimmed = candidates(text[:MISSES])
     assert trimmed is not None
-    ids = trimmed.ids(VOCABULARY).tolist()
-    assert {*range(FREQUENT), END, *text[:MISSES]} <= set(ids)
-    assert ids == sorted(set(ids)) and max(ids) < VOCABULARY
-    others = {token // GROUP for token in (*text[:MISSES], END)} - set(range(10))
-    assert trimmed.groups == 10 + len(others)
+    groups = [group for run in trimmed.runs for group in run]
+    assert groups == sorted({*range(10), *(token // GROUP for token in (*text[:MISSES], END))})
+    assert all(one.stop < other.start for one, other in pairwise(trimmed.runs))
 
 
 def test_a_text_of_rare_tokens_is_drafted_from_all() -> None:

@@ -17,7 +17,14 @@ from engine.backends.native import build
 from engine.decoding.sampling import truncated
 from engine.kernels.native import structures
 from engine.kernels.native.library import Kind, Library, Matrix
-from engine.kernels.native.program import Attention, LayerCache, ProgramTracer, Unsupported
+from engine.kernels.native.program import (
+    Attention,
+    LayerCache,
+    Program,
+    ProgramTracer,
+    Sees,
+    Unsupported,
+)
 from engine.kernels.native.structures import Draws
 from engine.kernels.operands import Number, Rows, Tokens
 from engine.kernels.torch.linear import Biased, make_linear
@@ -48,7 +55,7 @@ def given(recorder: ProgramTracer, values: Tensor, count: Number | None = None) 
 
 
 def run(recorder: ProgramTracer) -> None:
-    recorder.done().run(0, len(recorder))
+    Program(recorder).run(0, len(recorder))
 
 
 def close(found: Tensor, expected: Tensor) -> None:
@@ -239,7 +246,8 @@ def test_attention_is_that_of_torch(
     cache.move(*held, rope)
     shape = Attention(cache, heads, kv_heads, 1e-5)
     recorder.store_kv(given(recorder, keys), given(recorder, values), shape, theirs, text)
-    result = recorder.attention(given(recorder, queries), shape, ours, last, causal=causal)
+    sees = Sees.CAUSAL if causal else Sees.STEP
+    result = recorder.attention(given(recorder, queries), shape, ours, last, sees, None)
     run(recorder)
 
     def normal(x: Tensor, weight: Tensor | None, count: int) -> Tensor:
@@ -266,7 +274,7 @@ def test_a_part_of_a_program_goes_on_where_another_ended(threads: Library) -> No
         x = recorder.norm(recorder.add(x, recorder.embed(table, tokens, step)), 1e-6)
         recorder.sample(recorder.linear(matrix, x), tokens, likely, step)
         ends.append(len(recorder))
-    program = recorder.done()
+    program = Program(recorder)
     tokens[0] = 4
     program.run(0, len(recorder))
     at_once = tokens[:]
@@ -301,4 +309,4 @@ def test_what_does_not_fit_is_told_when_it_is_recorded(library: Library) -> None
         heads = Attention(LayerCache(), 1, 1, 1e-6)
         recorder.store_kv(x, x, heads, None, Rows(Number(2), Number(), most=2))
     with pytest.raises(Unsupported, match="nothing is multiplied"):
-        ProgramTracer().done()
+        Program(ProgramTracer())

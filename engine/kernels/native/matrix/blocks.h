@@ -338,7 +338,7 @@ constexpr Format format(bool minimums, Codes codes, int centre) {
 
 }  // namespace unpacking
 
-// In the order of NATIVE_FORMATS of engine/kernels/formats/block_formats.py.
+// In the order of LAYOUTS of engine/kernels/formats/block_formats.py.
 constexpr Format FORMATS[] = {
     unpacking::format<unpacking::Q8_0, 32, 34, 8, 2, 2, 0, 32>(false, Codes::WIDE, 128),
     unpacking::format<unpacking::Q4_0, 32, 18, 4, 2, 2, 0, 32>(false, Codes::CENTRED, 8),

@@ -22,7 +22,7 @@ from engine.models.checkpoints.checkpoint import Checkpoint, inspect
 from engine.models.checkpoints.gguf.names import LAYER_PARTS, OUTER_PARTS
 from engine.models.checkpoints.gguf.tokenizers.vocabulary import Vocabulary, read_vocabulary
 from engine.models.checkpoints.tensors import Tensors
-from engine.models.rope import read_rope, rope_settings
+from engine.models.rope import read_rope, rope_base, rope_settings, scaling_of
 from engine.models.rotation import interleave
 from engine.models.tensor_shapes import Names
 from engine.values import require
@@ -53,7 +53,7 @@ def check(checkpoint: Checkpoint) -> None:
     """Raise ModelError for a model that llama.cpp's Llama does not compute."""
     config = checkpoint.text_config
     settings = rope_settings(config)
-    scaling = scaling_of(checkpoint)
+    scaling = scaling_of(settings)
     part = settings.get("partial_rotary_factor") or config.get("partial_rotary_factor") or 1.0
     reason = None
     if checkpoint.architecture not in ARCHITECTURES:
@@ -98,24 +98,14 @@ def exported_tensors(checkpoint: Checkpoint) -> Iterator[ExportedTensor]:
 
 def rope_factors(checkpoint: Checkpoint, rope: Rope) -> Tensor | None:
     """Return the divisors of llama.cpp's frequencies for Llama 3's rope scaling; None for others."""
-    if scaling_of(checkpoint) != "llama3":
-        return None
-    base, width = rope_base(checkpoint), checkpoint.head_dim
-    default = torch.tensor([base ** (-i / width) for i in range(0, width, 2)], dtype=torch.float64)
-    scaled = torch.tensor(rope.frequencies, dtype=torch.float64)
-    return (default / scaled).float()
-
-
-def scaling_of(checkpoint: Checkpoint) -> str:
-    """Return the kind of rope scaling, in either spelling of config.json."""
     settings = rope_settings(checkpoint.text_config)
-    return str(settings.get("rope_type") or settings.get("type") or "default")
-
-
-def rope_base(checkpoint: Checkpoint) -> float:
-    """Return the base of the rotary frequencies (rope_theta)."""
-    config = checkpoint.text_config
-    return float(rope_settings(config).get("rope_theta") or config.get("rope_theta") or 10000.0)
+    if scaling_of(settings) != "llama3":
+        return None
+    plain = read_rope(checkpoint, checkpoint.context, settings={**settings, "rope_type": "default"})
+    default, scaled = (
+        torch.tensor(each.frequencies, dtype=torch.float64) for each in (plain, rope)
+    )
+    return (default / scaled).float()
 
 
 TYPES = ("f32", "f16", "bf16", "q8_0", "q4_0")
@@ -204,6 +194,7 @@ def _describe(writer: gguf.GGUFWriter, checkpoint: Checkpoint, kind: str) -> Non
     import gguf
 
     config = checkpoint.text_config
+    settings = rope_settings(config)
     writer.add_type(gguf.GGUFType.MODEL)
     writer.add_name(checkpoint.path.resolve().name)
     writer.add_file_type(_file_type(kind))
@@ -219,10 +210,10 @@ def _describe(writer: gguf.GGUFWriter, checkpoint: Checkpoint, kind: str) -> Non
     writer.add_value_length(checkpoint.head_dim)
     writer.add_layer_norm_rms_eps(float(config.get("rms_norm_eps", 1e-6)))
     writer.add_rope_dimension_count(checkpoint.head_dim)
-    writer.add_rope_freq_base(rope_base(checkpoint))
-    if scaling_of(checkpoint) == "linear":
+    writer.add_rope_freq_base(rope_base(config, settings))
+    if scaling_of(settings) == "linear":
         writer.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
-        writer.add_rope_scaling_factor(float(rope_settings(config)["factor"]))
+        writer.add_rope_scaling_factor(float(settings["factor"]))
 
 
 def _list_tokens(writer: gguf.GGUFWriter, vocabulary: Vocabulary) -> None:
