@@ -87,7 +87,7 @@ class Draft(Protocol):
     """
 
     chain: Tokens
-    """Step k chooses ``chain[k + 1]``."""
+    """Step k chooses ``chain[k + 1]``, which the steps after it read."""
     draws: bool
     """True if ``write`` can sample tokens; otherwise it only takes the most likely ones."""
 
@@ -109,11 +109,8 @@ class Draft(Protocol):
     def logits(self, step: int) -> Tensor:
         """Return float32 (1, vocabulary of the draft), valid until the next step.
 
-        Call steps in order, with ``choose`` after each.
+        Call steps in order, and set the token in ``chain`` after each.
         """
-
-    def choose(self, step: int, token: int) -> None:
-        """Set the token of ``step``, for the steps after it."""
 
     def all_logits(self, depth: int) -> Tensor:
         """Return (depth, vocabulary of the draft), if no step depends on chosen tokens."""

@@ -168,3 +168,8 @@ class Rows:
     start: Number
     offset: int = 0
     most: int = 1
+
+    @property
+    def first(self) -> int:
+        """The position of the first row."""
+        return self.start.value + self.offset

@@ -33,7 +33,10 @@ def bound() -> str:
 def of_model(path: Path, library: LinearLibrary, setting: str) -> CachedWeights | None:
     """Return what is stored of the GGUF model in ``path``; None if nothing is to be stored."""
     cache = WeightCache.of_app(folder()) if is_gguf(path) else None
-    return None if cache is None else cache.of_model(describe(path).parts, library.path, setting)
+    if cache is None:
+        return None
+    parts = [(part.file, part.digest) for part in describe(path).parts]
+    return cache.of_model(parts, library.path, setting)
 
 
 def forget_gone() -> None:

@@ -218,29 +218,28 @@ def why_not(
     if architecture.per_layer_width:
         widths.add(architecture.per_layer_width)
     heads = {attention.head_dim for attention in architecture.attentions}
-    attended = {attention.heads * attention.head_dim for attention in architecture.attentions}
-    whole = not any(size % native.LANES for size in {architecture.hidden} | widths | heads)
-    deltas = {spec.mixer for spec in architecture.layers if isinstance(spec.mixer, GatedDeltaNet)}
-    for delta in deltas:
-        attended.add(delta.values)
-        if any(size % native.LANES for size in (delta.key_dim, delta.value_dim, delta.value_heads)):
-            return (
-                f"Its gated delta nets have {delta.value_heads} value heads, key size "
-                f"{delta.key_dim} and value size {delta.value_dim}; the compiled kernels need "
-                f"multiples of {native.LANES} for all three."
-            )
-    for mamba in {spec.mixer for spec in architecture.layers if isinstance(spec.mixer, Mamba2)}:
-        attended.add(mamba.values)
-        sizes = mamba.heads, mamba.head_dim, mamba.state
+    attended = set[int]()
+    for mixer in {spec.mixer for spec in architecture.layers}:
+        sizes: tuple[int, ...] = ()
+        match mixer:
+            case Attention():
+                attended.add(mixer.heads * mixer.head_dim)
+            case ShortConvolution():
+                attended.add(mixer.width)
+            case GatedDeltaNet():
+                attended.add(mixer.values)
+                sizes = mixer.value_heads, mixer.key_dim, mixer.value_dim
+                has = "gated delta nets have {} value heads, key size {} and value size {}"
+            case Mamba2():
+                attended.add(mixer.values)
+                sizes = mixer.heads, mixer.head_dim, mixer.state
+                has = "Mamba-2 layers have {} heads of size {} and state size {}"
         if any(size % native.LANES for size in sizes):
             return (
-                f"Its Mamba-2 layers have {mamba.heads} heads of size {mamba.head_dim} and state "
-                f"size {mamba.state}; the compiled kernels need multiples of {native.LANES} for "
-                "all three."
+                f"Its {has.format(*sizes)}; the compiled kernels need multiples of {native.LANES} "
+                "for all three."
             )
-    attended |= {
-        spec.mixer.width for spec in architecture.layers if isinstance(spec.mixer, ShortConvolution)
-    }
+    whole = not any(size % native.LANES for size in {architecture.hidden} | widths | heads)
     if whole and native.has_whole_groups(weights, {architecture.hidden} | widths | attended):
         return None
     return (
@@ -258,7 +257,7 @@ def _why_not_trusted(library: Library, weights: str, blocks: Collection[str]) ->
     """Return why weights in this format or these blocks failed their trial on this processor."""
     formats = {weights}
     if weights in IN_BLOCKS:
-        formats = {*(IN_FOUR_BITS if weights == Q4 else blocks), "fp32"} | {"fp32"}
+        formats = {*(IN_FOUR_BITS if weights == Q4 else blocks), "fp32"}
     failed = sorted(each for each in formats if not passes(library, each))
     if not failed:
         return None

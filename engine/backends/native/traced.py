@@ -234,9 +234,6 @@ class TracedDraft:
         wide[0, torch.from_numpy(ids)] = logits[0, : len(ids)]
         return wide
 
-    def choose(self, step: int, token: int) -> None:
-        self.chain[step + 1] = token
-
     def all_logits(self, depth: int) -> Tensor:
         self.write(depth)
         rows = self._logits[:depth]

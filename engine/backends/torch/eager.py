@@ -95,19 +95,16 @@ class EagerOperations(EagerArithmetic):
         self._target = target
 
     def aux_hidden_states(self, aux_layer: AuxLayer, rows: Rows) -> Tensor:
-        start = rows.start.value + rows.offset
-        return self._target.aux_hidden_states(aux_layer, start, start + rows.count.value)
+        return self._target.aux_hidden_states(aux_layer, rows.first, rows.first + rows.count.value)
 
     def new_table(self, aux_layer: AuxLayer) -> Tensor:
         return operations.table_like(self._target.aux_buffer(aux_layer))
 
     def keep(self, x: Tensor, table: Tensor, rows: Rows) -> None:
-        start = rows.start.value + rows.offset
-        table[start : start + len(x)] = x
+        table[rows.first : rows.first + len(x)] = x
 
     def take(self, table: Tensor, rows: Rows) -> Tensor:
-        start = rows.start.value + rows.offset
-        return table[start : start + rows.count.value]
+        return table[rows.first : rows.first + rows.count.value]
 
     def pick(self, x: Tensor, number: Number) -> Tensor:
         return x[number.value : number.value + 1]
@@ -173,8 +170,7 @@ class EagerOperations(EagerArithmetic):
         self, qkv: Tensor, memory: operations.Memory, layer: int, norms: Tensor | None, rows: Rows
     ) -> Tensor:
         assert isinstance(memory, EagerMemory)
-        start = rows.start.value + rows.offset
-        end = start + len(qkv)
+        start, end = rows.first, rows.first + len(qkv)
         spec, rotation = memory.attentions[layer], memory.rope[start:end]
         query, key, value = split_qkv(qkv, spec, norms, rotation, memory.epsilon)
         keys, values = memory.keys[layer, :, :end], memory.values[layer, :, :end]
@@ -189,7 +185,7 @@ class EagerOperations(EagerArithmetic):
         norms: Tensor | None,
         rows: Rows,
     ) -> Tensor:
-        position = rows.start.value + rows.offset
+        position = rows.first
         assert attention.rope is not None and attention.shared_with is not None
         rotation = rotations(attention.rope, attention.head_dim, 1, position)[:, None]
         query, _, _ = split_qkv(queries, attention, norms, rotation.to(queries.device), epsilon)
@@ -293,8 +289,8 @@ class EagerDraft(Generic[R]):
         joint = 1.0
         for step in range(depth):
             p, token = torch.softmax(self.logits(step), dim=-1).max(dim=-1)
-            number = int(token)
-            self.choose(step, number if self._target_ids is None else self._target_ids[number])
+            number, ids = int(token), self._target_ids
+            self.chain[step + 1] = number if ids is None else ids[number]
             probabilities.append(p)
             if floor:
                 joint *= float(p)
@@ -305,9 +301,6 @@ class EagerDraft(Generic[R]):
     @torch.inference_mode()
     def logits(self, step: int) -> Tensor:
         return next(self._remaining)
-
-    def choose(self, step: int, token: int) -> None:
-        self.chain[step + 1] = token
 
     def all_logits(self, depth: int) -> Tensor:
         rows = [self.logits(step) for step in range(depth)]

@@ -85,7 +85,7 @@ class BlockProposer(HeadProposer):
             logits = draft.logits(step)
             if not self._confident(self.drafts.states[step : step + 1], [draft.chain[step]]):
                 break
-            draft.choose(step, chain.draw(logits))
+            draft.chain[step + 1] = chain.draw(logits)
             if chain.ended:
                 break
         return chain.proposal()

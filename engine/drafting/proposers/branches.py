@@ -92,7 +92,7 @@ def draft_tree(
         logits = on_target(draft.logits(step))
         levels.append(candidates(sampler, logits, drafted, position + step))
         drafted.append(levels[-1].tokens[0])
-        draft.choose(step, drafted[-1])
+        draft.chain[step + 1] = drafted[-1]
         if floors.ended(level.p[0] for level in levels):
             break
     return grow(levels, budget.nodes, floors.row_floor, spread=False)

@@ -229,7 +229,7 @@ def draft_chain(
         return above_floors(*draft.write(depth, draws, floors.floor), floors)
     chain = Chain(sampler, position, floors)
     for step in range(depth):
-        draft.choose(step, chain.draw(on_target(draft.logits(step))))
+        draft.chain[step + 1] = chain.draw(on_target(draft.logits(step)))
         if chain.ended:
             break
     return chain.proposal()

@@ -26,7 +26,6 @@ import weakref
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 
@@ -58,15 +57,6 @@ _LOWEST = 19
 """The nice value of the thread that checks."""
 
 
-class File(Protocol):
-    """A file of a model; see ``GgufHeader``."""
-
-    @property
-    def file(self) -> Path: ...
-    @property
-    def digest(self) -> str: ...
-
-
 @dataclass(frozen=True, slots=True)
 class WeightCache:
     """The cache files in ``folder``, at most ``limit`` bytes together."""
@@ -92,20 +82,23 @@ class WeightCache:
             limit = LIMIT_GB * 1e9
         return cls(folder, int(limit)) if limit > 0 and sys.platform == "linux" else None
 
-    def of_model(self, files: Iterable[File], library: Path, setting: str) -> CachedWeights | None:
-        """Return what is stored of a model in ``files``, packed by ``library`` in a ``setting``.
+    def of_model(
+        self, files: Iterable[tuple[Path, str]], library: Path, setting: str
+    ) -> CachedWeights | None:
+        """Return what is stored of a model in ``files``, each with the hash of its header, packed by
+        ``library`` in a ``setting``.
 
         None: it is too small, or a file is gone.
         """
         paths, parts = [], [library.name, setting]
         size = 0
-        for each in files:
-            path = each.file.resolve()
+        for file, digest in files:
+            path = file.resolve()
             try:
                 now = path.stat()
             except OSError:
                 return None
-            parts += [each.digest, *map(str, (now.st_size, now.st_mtime_ns, now.st_ctime_ns))]
+            parts += [digest, *map(str, (now.st_size, now.st_mtime_ns, now.st_ctime_ns))]
             parts += map(str, (now.st_dev, now.st_ino))
             paths.append(str(path))
             size += now.st_size
@@ -167,9 +160,8 @@ class CachedWeights:
     mapped: np.ndarray | None = None
     is_damaged: bool = False
     """Whether the file was found damaged while it was mapped."""
-    _places: dict[str, int] = field(default_factory=dict)
-    _sums: list[tuple[int, int, int]] = field(default_factory=list)
-    """Places, sizes and checksums of the images."""
+    _images: dict[str, tuple[int, int, int]] = field(default_factory=dict)
+    """Places, sizes and checksums by key."""
     _descriptor: int = -1
     """Of what is mapped: another process may have replaced the file since."""
     _packed: dict[str, Packed] = field(default_factory=dict)
@@ -186,8 +178,8 @@ class CachedWeights:
             pages = mmap.mmap(self._descriptor, 0, access=mmap.ACCESS_READ)
             if ends(pages, table["matrices"].values()) != table["ends"]:
                 return
-            places = table["matrices"].items()
-            self._sums = [(at, size, table["sums"][key]) for key, (at, size) in places]
+            sums = table["sums"]
+            self._images = {key: (*place, sums[key]) for key, place in table["matrices"].items()}
             with contextlib.suppress(OSError, AttributeError):  # a kernel without huge pages
                 pages.madvise(mmap.MADV_HUGEPAGE)
         except FileNotFoundError:
@@ -198,13 +190,13 @@ class CachedWeights:
         with contextlib.suppress(OSError):  # a folder that is read-only
             os.utime(self.file)
         self.mapped = np.frombuffer(pages, np.uint8)
-        self._places = {key: at for key, (at, _) in places}
         _in_use.add(self)
 
     def find(self, key: str) -> int | None:
         """Return the address of a matrix's image, while ``mapped`` lives; None if it is not stored."""
-        place = self._places.get(key)
-        return None if place is None or self.mapped is None else self.mapped.ctypes.data + place
+        if self.mapped is None or key not in self._images:
+            return None
+        return int(self.mapped.ctypes.data) + self._images[key][0]
 
     def add(self, key: str, matrix: Packed) -> None:
         """Store a packed matrix with the next ``save``."""
@@ -231,7 +223,8 @@ class CachedWeights:
             return not self.is_damaged
         # Read, not through the map: pages that no step needs would count as memory.
         with contextlib.suppress(OSError):  # the disk cannot read it
-            if all(crc(self._descriptor, at, size) == total for at, size, total in self._sums):
+            images = self._images.values()
+            if all(crc(self._descriptor, at, size) == total for at, size, total in images):
                 return True
         self.is_damaged = True
         with contextlib.suppress(OSError):

@@ -49,7 +49,7 @@ def read_tensors(
         if absent:
             raise ModelError(
                 f"{folder / INDEX_FILE} lists {counted(len(absent), 'tensor')} that {file.name} does "
-                f"not have ({_some(absent)}). Index and shards come from different downloads: "
+                f"not have ({some(absent)}). Index and shards come from different downloads: "
                 "download all of them again."
             )
         stored_bytes += sum(entry.nbytes for entry in header.values())
@@ -98,7 +98,7 @@ def _shards(folder: Path, index: Path) -> list[tuple[Path, set[str]]]:
     if missing:
         raise ModelError(
             f"{folder} lacks {len(missing)} of its {len(by_file)} weight files: "
-            f"{_some(missing)}. Download the model again; existing files are kept."
+            f"{some(missing)}. Download the model again; existing files are kept."
         )
     return [(folder / file, names) for file, names in sorted(by_file.items())]
 
@@ -108,12 +108,12 @@ def _no_weights(folder: Path) -> str:
     others = sorted(file.name for file in folder.glob("*.safetensors"))
     if others:
         return (
-            f"{folder} has {_some(others)} but neither {SINGLE_FILE} nor {INDEX_FILE}. Add "
+            f"{folder} has {some(others)} but neither {SINGLE_FILE} nor {INDEX_FILE}. Add "
             "the index, or use the model in transformers layout."
         )
     if pickles:
         return (
-            f"{folder} has only pickle weights ({_some(pickles)}). Reading a pickle can run "
+            f"{folder} has only pickle weights ({some(pickles)}). Reading a pickle can run "
             "any code, so it is refused. Use a safetensors version, or convert the weights "
             "on an isolated machine."
         )
@@ -125,9 +125,10 @@ def _is_shard_name(file: object) -> bool:
     return isinstance(file, str) and Path(file).name == file and file.endswith(".safetensors")
 
 
-def _some(names: list[str], limit: int = 3) -> str:
-    more = len(names) - limit
-    return ", ".join(names[:limit]) + (f" and {more} more" if more > 0 else "")
+def some(names: list[str]) -> str:
+    """Return the first three names, and how many others there are."""
+    more = len(names) - 3
+    return ", ".join(names[:3]) + (f" and {more} more" if more > 0 else "")
 
 
 def read_json(file: Path) -> dict[str, Any]:

@@ -30,12 +30,6 @@ ROWS = torch.randn(3, INPUTS, generator=torch.Generator().manual_seed(1))
 
 
 @dataclass(frozen=True)
-class Header:
-    file: Path
-    digest: str = "header"
-
-
-@dataclass(frozen=True)
 class Model:
     """Two matrices of a file, one of them with a scale and a bias, and the cache of them."""
 
@@ -47,10 +41,10 @@ class Model:
 
     def entry(self, library: Path | None = None) -> CachedWeights:
         """Return what is stored; every load asks anew."""
-        file = Header(self.folder / "model")
-        if not file.file.exists():
-            file.file.touch()
-        found = self.cache.of_model([file], library or self.library.path, str(self.rounded))
+        file, library = self.folder / "model", library or self.library.path
+        if not file.exists():
+            file.touch()
+        found = self.cache.of_model([(file, "header")], library, str(self.rounded))
         assert found is not None
         return found
 

@@ -33,6 +33,7 @@ from engine.models.checkpoints.gguf.names import (
 from engine.models.checkpoints.gguf.settings import Settings
 from engine.models.checkpoints.parts import PartEntry, split_tensors
 from engine.models.checkpoints.safetensors_header import TensorEntry, read_bytes
+from engine.models.checkpoints.weight_files import some
 from engine.values import shown
 
 SUFFIX = ".gguf"
@@ -193,11 +194,9 @@ def _parts(file: Path) -> list[Path]:
     parts = [file.with_name(name) for name in parts_named(file.name)]
     missing = [part.name for part in parts if not part.is_file()]
     if missing:
-        more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
         raise ModelError(
-            f"{file} is one of {count} files, and {', '.join(missing[:3])}{more} are "
-            "missing beside it. Download the rest of the model too; existing files are "
-            "kept."
+            f"{file} is one of {count} files, and {some(missing)} are missing beside it. Download "
+            "the rest of the model too; existing files are kept."
         )
     return parts
 
