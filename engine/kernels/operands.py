@@ -6,6 +6,7 @@ too. On a GPU each has a copy, which a captured round reads, and may set without
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import overload
@@ -14,6 +15,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+
+from engine.kernels.native.structures import Range, TrimmedPanels
 
 GROUP = 16
 """Tokens that are kept or left out of a vocabulary together: the outputs of a panel, computed at once."""
@@ -99,40 +102,38 @@ class Candidates:
     ``ids``: int64 token ids of their logits in a trimmed head's row.
     """
 
-    __slots__ = ("_panels", "_runs", "address", "ids")
+    __slots__ = ("_runs", "address", "ids", "panels")
 
     def __init__(self, vocabulary: int) -> None:
         groups = -(-vocabulary // GROUP)
         self.ids = np.arange(vocabulary, dtype=np.int64)
-        self._runs = np.zeros((groups // 2 + 1, 2), dtype=np.int32)
-        layout = [("runs", np.uintp), *((name, np.int32) for name in ("count", "panels", "tokens"))]
-        # As TrimmedPanels in structures.h.
-        self._panels = np.zeros(1, dtype=np.dtype(layout, align=True))
-        self._panels["runs"] = self._runs.ctypes.data
-        self.address = self._panels.ctypes.data
+        self._runs = (Range * (groups // 2 + 1))()
+        self.panels = TrimmedPanels(self._runs)
+        self.address = ctypes.addressof(self.panels)
 
     @property
     def trimmed(self) -> bool:
         """Return whether some tokens are left out."""
-        return bool(self._panels["count"][0])
+        return bool(self.panels.count)
 
     @property
     def chosen(self) -> NDArray[np.int64]:
         """The candidates' ids, ascending, if some tokens are left out."""
-        return self.ids[: int(self._panels["tokens"][0])]
+        return self.ids[: self.panels.tokens]
 
     def choose(self, runs: Sequence[range] | None) -> None:
         """Choose among these groups, ascending and not adjacent; None: all tokens."""
-        self._panels["count"] = 0
+        self.panels.count = 0
         if runs is None:
             return
         last = len(self.ids)
         parts = [np.arange(run.start * GROUP, min(run.stop * GROUP, last)) for run in runs]
-        self._runs[: len(runs)] = [(run.start, run.stop) for run in runs]
+        for place, run in enumerate(runs):
+            self._runs[place] = Range(run.start, run.stop)
         tokens = sum(map(len, parts))
         np.concatenate(parts, out=self.ids[:tokens])
-        self._panels["panels"], self._panels["tokens"] = sum(map(len, runs)), tokens
-        self._panels["count"] = len(runs)
+        self.panels.panels, self.panels.tokens = sum(map(len, runs)), tokens
+        self.panels.count = len(runs)
 
 
 class Groups(Candidates):

@@ -16,6 +16,7 @@ from torch import Tensor
 from engine.kernels.formats.blocks import Blocks, Stacked, Weight, join_adjacent, stack, widen
 from engine.kernels.torch.factory import Kernels
 from engine.kernels.torch.linear import Biased, Linear
+from engine.models import weights
 from engine.models.architecture import (
     Architecture,
     Attention,
@@ -43,23 +44,6 @@ from engine.models.tensor_shapes import (
     norm_names,
     shared_prefix,
 )
-from engine.models.weights import (
-    AttentionWeights,
-    ExpertsWeights,
-    FeedForwardWeights,
-    GatedDeltaWeights,
-    GatedMlpWeights,
-    Layer,
-    LayerNorm,
-    Mamba2Weights,
-    MixerWeights,
-    MixtureNorms,
-    MlpWeights,
-    OwnInputWeights,
-    PerLayerWeights,
-    RmsNorm,
-    ShortConvolutionWeights,
-)
 
 TensorSource = Callable[[str], Tensor]
 """Returns a tensor by name, on the model's device: vectors in its compute dtype, matrices in any float
@@ -71,17 +55,17 @@ WeightSource = Callable[[str], Weight]
 
 def load_layer(
     architecture: Architecture, spec: LayerSpec, at: WeightSource, kernels: Kernels
-) -> Layer:
+) -> weights.Layer:
     """Return one layer; ``at`` returns a tensor by its name within the layer."""
     a = architecture
     mixer_norm, mixer_after, feed_forward_norm, feed_forward_after = (
         None if name is None else read_norm(a, at, name) for name in norm_names(a)
     )
     if isinstance(spec.feed_forward, Experts) and spec.feed_forward.norms:
-        assert isinstance(feed_forward_norm, RmsNorm)
+        assert isinstance(feed_forward_norm, weights.RmsNorm)
         ones = torch.ones_like(feed_forward_norm.weight, dtype=torch.float32)
         feed_forward_norm = replace(feed_forward_norm, weight=ones)
-    return Layer(
+    return weights.Layer(
         mixer_norm=mixer_norm,
         mixer=_mixer(a, spec, at, kernels),
         mixer_after=mixer_after,
@@ -95,7 +79,7 @@ def load_layer(
 
 def load_per_layer(
     architecture: Architecture, names: Names, tensor: WeightSource, kernels: Kernels
-) -> PerLayerWeights | None:
+) -> weights.PerLayerWeights | None:
     """Return what makes the layers' own inputs; None if they have none.
 
     Gemma's formula is (norm(hidden ** -0.5 * projection(x)) + width ** 0.5 * embedding) / 2 ** 0.5.
@@ -104,22 +88,24 @@ def load_per_layer(
     if a.per_layer_width is None:
         return None
     projection, norm = (tensor(f"{names.root}{name}.weight") for name in PER_LAYER)
-    return PerLayerWeights(
+    return weights.PerLayerWeights(
         kernels.linear(projection),
-        RmsNorm(_vector(norm).float() * 0.5**0.5, a.epsilon * a.hidden),
+        weights.RmsNorm(_vector(norm).float() * 0.5**0.5, a.epsilon * a.hidden),
         (a.per_layer_width / 2) ** 0.5,
     )
 
 
-def _own_input(a: Architecture, at: WeightSource, kernels: Kernels) -> OwnInputWeights:
-    return OwnInputWeights(
+def _own_input(a: Architecture, at: WeightSource, kernels: Kernels) -> weights.OwnInputWeights:
+    return weights.OwnInputWeights(
         gate=kernels.linear(at("per_layer_input_gate.weight")),
         output=kernels.linear(at("per_layer_projection.weight")),
         after=read_norm(a, at, OWN_NORM),
     )
 
 
-def _mixer(a: Architecture, spec: LayerSpec, at: WeightSource, kernels: Kernels) -> MixerWeights:
+def _mixer(
+    a: Architecture, spec: LayerSpec, at: WeightSource, kernels: Kernels
+) -> weights.MixerWeights:
     match spec.mixer:
         case Attention():
             return _attention(a, spec.mixer, at, kernels)
@@ -133,8 +119,8 @@ def _mixer(a: Architecture, spec: LayerSpec, at: WeightSource, kernels: Kernels)
 
 def _attention(
     a: Architecture, spec: Attention, at: WeightSource, kernels: Kernels
-) -> AttentionWeights:
-    return AttentionWeights(
+) -> weights.AttentionWeights:
+    return weights.AttentionWeights(
         qkv=_linear(kernels, partial(_qkv, spec, at), spec.qkv_bias),
         qk_norm=_qk_norm(a, spec, at) if spec.qk_norm else None,
         output=_linear(kernels, lambda kind: at(f"self_attn.o_proj.{kind}"), spec.output_bias),
@@ -142,9 +128,9 @@ def _attention(
     )
 
 
-def _gated_delta(at: WeightSource, kernels: Kernels) -> GatedDeltaWeights:
+def _gated_delta(at: WeightSource, kernels: Kernels) -> weights.GatedDeltaWeights:
     inputs = [at(f"linear_attn.in_proj_{name}.weight") for name in ("qkv", "z", "a", "b")]
-    return GatedDeltaWeights(
+    return weights.GatedDeltaWeights(
         inputs=kernels.linear(stack(*inputs)),
         convolution=_taps(at, "linear_attn.conv1d.weight"),
         decay=-_numbers(at, "linear_attn.A_log").exp(),
@@ -154,8 +140,8 @@ def _gated_delta(at: WeightSource, kernels: Kernels) -> GatedDeltaWeights:
     )
 
 
-def _mamba2(at: WeightSource, kernels: Kernels) -> Mamba2Weights:
-    return Mamba2Weights(
+def _mamba2(at: WeightSource, kernels: Kernels) -> weights.Mamba2Weights:
+    return weights.Mamba2Weights(
         inputs=kernels.linear(at("mamba.in_proj.weight")),
         convolution=_taps(at, "mamba.conv1d.weight"),
         convolution_bias=_numbers(at, "mamba.conv1d.bias"),
@@ -167,8 +153,8 @@ def _mamba2(at: WeightSource, kernels: Kernels) -> Mamba2Weights:
     )
 
 
-def _short_convolution(at: WeightSource, kernels: Kernels) -> ShortConvolutionWeights:
-    return ShortConvolutionWeights(
+def _short_convolution(at: WeightSource, kernels: Kernels) -> weights.ShortConvolutionWeights:
+    return weights.ShortConvolutionWeights(
         inputs=kernels.linear(at("conv.in_proj.weight")),
         convolution=_taps(at, "conv.conv.weight"),
         output=kernels.linear(at("conv.out_proj.weight")),
@@ -182,7 +168,7 @@ def _taps(at: WeightSource, name: str) -> Tensor:
 
 def _feed_forward(
     a: Architecture, spec: GatedMlp | Mlp | Experts, at: WeightSource, kernels: Kernels
-) -> FeedForwardWeights:
+) -> weights.FeedForwardWeights:
     if isinstance(spec, Experts):
         return _experts(a, spec, at, kernels)
 
@@ -190,12 +176,14 @@ def _feed_forward(
         return _linear(kernels, lambda kind: at(f"mlp.{name}_proj.{kind}"), spec.bias)
 
     if isinstance(spec, Mlp):
-        return MlpWeights(linear("up"), linear("down"))
+        return weights.MlpWeights(linear("up"), linear("down"))
     gate_up = _linear(kernels, partial(_gate_up, spec, at), spec.bias)
-    return GatedMlpWeights(gate_up, linear("down"))
+    return weights.GatedMlpWeights(gate_up, linear("down"))
 
 
-def _experts(a: Architecture, spec: Experts, at: WeightSource, kernels: Kernels) -> ExpertsWeights:
+def _experts(
+    a: Architecture, spec: Experts, at: WeightSource, kernels: Kernels
+) -> weights.ExpertsWeights:
     names = [ROUTER, SHARED_GATE] if spec.shared_gate else [ROUTER]
     matrix = torch.cat([widen(at(name)) for name in names])
     if spec.norms:
@@ -209,8 +197,8 @@ def _experts(a: Architecture, spec: Experts, at: WeightSource, kernels: Kernels)
         gate, up, down = (
             at(f"{shared_prefix(spec)}{part}_proj.weight") for part in ("gate", "up", "down")
         )
-        shared = GatedMlpWeights(kernels.linear(stack(gate, up)), kernels.linear(down))
-    return ExpertsWeights(
+        shared = weights.GatedMlpWeights(kernels.linear(stack(gate, up)), kernels.linear(down))
+    return weights.ExpertsWeights(
         router=router,
         score_bias=_numbers(at, SCORE_BIAS) if spec.score_bias else None,
         gate_up=_of_experts(spec, at, kernels, "gate", "up"),
@@ -221,9 +209,9 @@ def _experts(a: Architecture, spec: Experts, at: WeightSource, kernels: Kernels)
     )
 
 
-def _mixture_norms(a: Architecture, at: WeightSource) -> MixtureNorms:
+def _mixture_norms(a: Architecture, at: WeightSource) -> weights.MixtureNorms:
     before, shared_after, experts_after = MIXTURE_NORMS
-    return MixtureNorms(
+    return weights.MixtureNorms(
         experts=_numbers(at, before),
         shared=_numbers(at, "pre_feedforward_layernorm.weight"),
         experts_after=read_norm(a, at, experts_after),
@@ -252,20 +240,22 @@ def _of_experts(
     return kernels.experts(each, spec.count)
 
 
-def read_norm(architecture: Architecture, at: WeightSource, weight: str) -> RmsNorm:
+def read_norm(architecture: Architecture, at: WeightSource, weight: str) -> weights.RmsNorm:
     """Return the norm whose weight has this name."""
     bias = _vector(at(bias_of(weight))) if architecture.norm_bias else None
     return make_norm(architecture, _vector(at(weight)), bias)
 
 
-def make_norm(architecture: Architecture, weight: Tensor, bias: Tensor | None = None) -> RmsNorm:
+def make_norm(
+    architecture: Architecture, weight: Tensor, bias: Tensor | None = None
+) -> weights.RmsNorm:
     """Return the norm with ``weight`` and ``bias``."""
     if architecture.centred_norms:
         # In bf16 the sum 1 + w would lose the last bits of w, so these norms work in float32.
         weight = 1 + weight.float()
     if bias is not None:
         weight, bias = torch.stack([weight, bias.to(weight.dtype)])
-    kind = LayerNorm if architecture.layer_norms else RmsNorm
+    kind = weights.LayerNorm if architecture.layer_norms else weights.RmsNorm
     return kind(weight, architecture.epsilon, bias)
 
 

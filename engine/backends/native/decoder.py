@@ -60,7 +60,7 @@ class TrimmedHead:
         self.vocabulary, self._candidates = vocabulary, Candidates(tokens)
         self._candidates.choose(vocabulary.runs)
         self.ids = torch.from_numpy(self._candidates.chosen)
-        self.panels = structures.TrimmedPanels.from_address(self._candidates.address)
+        self.panels = self._candidates.panels
         self.logits = torch.empty(1, self.panels.panels * GROUP)
 
     def below(self, limit: int) -> int:

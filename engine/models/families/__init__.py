@@ -12,72 +12,54 @@ from typing import Any
 from engine.errors import MALFORMED, ModelError
 from engine.models.architecture import Architecture
 from engine.models.checkpoints.checkpoint import Checkpoint, describe_config
-from engine.models.families.gemma import gemma2, gemma3, gemma4
-from engine.models.families.gpt_oss import gpt_oss
-from engine.models.families.granite import granite, granite_hybrid, minicpm
-from engine.models.families.lfm2 import lfm2, lfm2_moe
-from engine.models.families.llama import (
-    cohere2,
-    ernie4_5,
-    glm4,
-    glm4_moe,
-    hunyuan,
-    llama,
-    phi3,
-    seed_oss,
-    smollm3,
-    starcoder2,
-)
-from engine.models.families.mistral import ministral, ministral3, mistral, mistral3, mixtral
-from engine.models.families.olmo import exaone4, olmo2, olmo3, olmoe
-from engine.models.families.qwen import qwen2, qwen3, qwen3_5, qwen3_5_moe, qwen3_moe, qwen3_next
+from engine.models.families import gemma, gpt_oss, granite, lfm2, llama, mistral, olmo, qwen
 
 _CAUSAL = "ForCausalLM"
 Reader = Callable[[Checkpoint, int], Architecture]
 
 FAMILIES: Mapping[str, Reader] = {
-    "LlamaForCausalLM": llama,
-    "MistralForCausalLM": mistral,
-    "Lfm2ForCausalLM": lfm2,
-    "Qwen2ForCausalLM": qwen2,
-    "MiMoForCausalLM": qwen2,
-    "Qwen3ForCausalLM": qwen3,
-    "Qwen3_5ForCausalLM": qwen3_5,
-    "Qwen3_5ForConditionalGeneration": qwen3_5,  # its text part
-    "Qwen3MoeForCausalLM": qwen3_moe,
-    "Qwen3NextForCausalLM": qwen3_next,
-    "Qwen3_5MoeForCausalLM": qwen3_5_moe,
-    "Qwen3_5MoeForConditionalGeneration": qwen3_5_moe,
-    "MixtralForCausalLM": mixtral,
-    "OlmoeForCausalLM": olmoe,
-    "GptOssForCausalLM": gpt_oss,
-    "Lfm2MoeForCausalLM": lfm2_moe,
-    "Glm4MoeForCausalLM": glm4_moe,
-    "SmolLM3ForCausalLM": smollm3,
-    "Gemma2ForCausalLM": gemma2,
-    "Gemma3ForCausalLM": gemma3,
-    "Gemma3ForConditionalGeneration": gemma3,  # its text part
-    "Gemma4ForCausalLM": gemma4,
-    "Gemma4ForConditionalGeneration": gemma4,
-    "Gemma4UnifiedForCausalLM": gemma4,
-    "Gemma4UnifiedForConditionalGeneration": gemma4,
-    "Phi3ForCausalLM": phi3,
-    "GraniteForCausalLM": granite,
-    "GraniteMoeHybridForCausalLM": granite_hybrid,
-    "MiniCPMForCausalLM": minicpm,
-    "MinistralForCausalLM": ministral,
-    "Ministral3ForCausalLM": ministral3,
-    "Mistral3ForConditionalGeneration": mistral3,  # its text part
-    "Olmo2ForCausalLM": olmo2,
-    "Olmo3ForCausalLM": olmo3,
-    "Exaone4ForCausalLM": exaone4,
-    "HunYuanDenseV1ForCausalLM": hunyuan,
-    "SeedOssForCausalLM": seed_oss,
-    "Ernie4_5ForCausalLM": ernie4_5,
-    "Ernie4_5_ForCausalLM": ernie4_5,  # before transformers had it
-    "Glm4ForCausalLM": glm4,
-    "Cohere2ForCausalLM": cohere2,
-    "Starcoder2ForCausalLM": starcoder2,
+    "LlamaForCausalLM": llama.llama,
+    "MistralForCausalLM": mistral.mistral,
+    "Lfm2ForCausalLM": lfm2.lfm2,
+    "Qwen2ForCausalLM": qwen.qwen2,
+    "MiMoForCausalLM": qwen.qwen2,
+    "Qwen3ForCausalLM": qwen.qwen3,
+    "Qwen3_5ForCausalLM": qwen.qwen3_5,
+    "Qwen3_5ForConditionalGeneration": qwen.qwen3_5,  # its text part
+    "Qwen3MoeForCausalLM": qwen.qwen3_moe,
+    "Qwen3NextForCausalLM": qwen.qwen3_next,
+    "Qwen3_5MoeForCausalLM": qwen.qwen3_5_moe,
+    "Qwen3_5MoeForConditionalGeneration": qwen.qwen3_5_moe,
+    "MixtralForCausalLM": mistral.mixtral,
+    "OlmoeForCausalLM": olmo.olmoe,
+    "GptOssForCausalLM": gpt_oss.gpt_oss,
+    "Lfm2MoeForCausalLM": lfm2.lfm2_moe,
+    "Glm4MoeForCausalLM": llama.glm4_moe,
+    "SmolLM3ForCausalLM": llama.smollm3,
+    "Gemma2ForCausalLM": gemma.gemma2,
+    "Gemma3ForCausalLM": gemma.gemma3,
+    "Gemma3ForConditionalGeneration": gemma.gemma3,  # its text part
+    "Gemma4ForCausalLM": gemma.gemma4,
+    "Gemma4ForConditionalGeneration": gemma.gemma4,
+    "Gemma4UnifiedForCausalLM": gemma.gemma4,
+    "Gemma4UnifiedForConditionalGeneration": gemma.gemma4,
+    "Phi3ForCausalLM": llama.phi3,
+    "GraniteForCausalLM": granite.granite,
+    "GraniteMoeHybridForCausalLM": granite.granite_hybrid,
+    "MiniCPMForCausalLM": granite.minicpm,
+    "MinistralForCausalLM": mistral.ministral,
+    "Ministral3ForCausalLM": mistral.ministral3,
+    "Mistral3ForConditionalGeneration": mistral.mistral3,  # its text part
+    "Olmo2ForCausalLM": olmo.olmo2,
+    "Olmo3ForCausalLM": olmo.olmo3,
+    "Exaone4ForCausalLM": olmo.exaone4,
+    "HunYuanDenseV1ForCausalLM": llama.hunyuan,
+    "SeedOssForCausalLM": llama.seed_oss,
+    "Ernie4_5ForCausalLM": llama.ernie4_5,
+    "Ernie4_5_ForCausalLM": llama.ernie4_5,  # before transformers had it
+    "Glm4ForCausalLM": llama.glm4,
+    "Cohere2ForCausalLM": llama.cohere2,
+    "Starcoder2ForCausalLM": llama.starcoder2,
 }
 
 

@@ -65,7 +65,6 @@ _SMOLLM3_EVERY = 4
 """Every fourth layer has no positions (llama.cpp's smollm3.cpp)."""
 _LAYER_NORMS = ("cohere2", "starcoder2")
 """Architectures with LayerNorms, whose epsilon has another key."""
-_WINDOWS = {"gemma2": 4096}
 _SLIDING_THETA = 10_000.0
 """The rope base of the sliding layers of Gemma 3 and 4."""
 _LARGEST_GEMMAS = {"gemma2": 46, "gemma3": 62}
@@ -169,9 +168,9 @@ def _family_fields(settings: Settings, config: Mapping[str, Any]) -> dict[str, A
         case "olmo2":
             return _olmo(settings, config)
         case "exaone4":
-            return window_fields(settings, config, sliding_window(settings))
+            return window_fields(settings, config)
         case "cohere2":
-            return window_fields(settings, config, sliding_window(settings)) | {
+            return window_fields(settings, config) | {
                 "logit_scale": settings.number("logit_scale"),
                 "layer_norm_eps": config["rms_norm_eps"],
             }
@@ -219,10 +218,7 @@ def _gemma(settings: Settings, config: Mapping[str, Any]) -> dict[str, Any]:
     head_dim = config["head_dim"]
     if layers == _LARGEST_GEMMAS[architecture]:
         head_dim = config["hidden_size"] // config["num_attention_heads"]
-    fields: dict[str, Any] = {"query_pre_attn_scalar": head_dim}
-    fields |= window_fields(
-        settings, config, sliding_window(settings) or _WINDOWS.get(architecture)
-    )
+    fields = {"query_pre_attn_scalar": head_dim, **window_fields(settings, config)}
     for key in ("attn_logit_softcapping", "final_logit_softcapping"):
         if settings.optional(key):
             fields[key] = settings.number(key)
@@ -283,14 +279,14 @@ def _granite(settings: Settings, config: Mapping[str, Any]) -> dict[str, Any]:
 
 def _olmo(settings: Settings, config: Mapping[str, Any]) -> dict[str, Any]:
     """Return OLMo 3's fields if layers slide; the rope's scaling concerns the others alone."""
-    window, rope = sliding_window(settings), config["rope_parameters"]
-    if window is None:
+    rope = config["rope_parameters"]
+    if sliding_window(settings) is None:
         return {}
     return {
         "architectures": ["Olmo3ForCausalLM"],
         "model_type": "olmo3",
         "rope_parameters": both_ropes(settings, rope, rope["rope_theta"]),
-        **window_fields(settings, config, window),
+        **window_fields(settings, config),
     }
 
 

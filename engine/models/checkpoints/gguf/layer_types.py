@@ -9,18 +9,19 @@ from engine.models.checkpoints.gguf.settings import Settings
 
 _SLIDING_EVERY = {"gemma2": 2, "gemma3": 6, "gemma4": 6, "olmo2": 4, "exaone4": 4, "cohere2": 4}
 """The period of layers with global attention, if the file does not say (llama.cpp's models)."""
+_WINDOWS = {"gemma2": 4096}
+"""The window, likewise."""
 
 
 def sliding_window(settings: Settings) -> int | None:
     """Return the window of sliding layers; None if there are no such layers."""
-    return settings.optional_size("attention.sliding_window")
+    stated = settings.optional_size("attention.sliding_window")
+    return stated or _WINDOWS.get(settings.architecture)
 
 
-def window_fields(
-    settings: Settings, config: Mapping[str, Any], window: int | None
-) -> dict[str, Any]:
-    """Return which layers slide with ``window``; none do without."""
-    layers = config["num_hidden_layers"]
+def window_fields(settings: Settings, config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the window and which layers slide; none do without."""
+    layers, window = config["num_hidden_layers"], sliding_window(settings)
     sliding = sliding_layers(settings, layers) if window else [False] * layers
     return {"sliding_window": window, "layer_types": layer_types(sliding)}
 
