@@ -184,7 +184,7 @@ def test_damage_in_the_middle_is_found_while_the_file_is_mapped(
     assert entry.check()
     assert weight_cache.why_broken() == BROKEN_LOGITS
     assert model.files == [file]
-    at, size, _ = entry._sums[0]
+    at, size, _ = next(iter(entry._images.values()))
     assert size > 3 * 4096
     file.chmod(0o600)
     with file.open("r+b") as stream:
@@ -208,7 +208,7 @@ def test_a_damaged_file_that_cannot_be_deleted_is_named(
     model.load(model.entry())
     (file,) = model.files
     entry = model.entry()
-    at, size, _ = entry._sums[0]
+    at, size, _ = next(iter(entry._images.values()))
     file.chmod(0o600)
     with file.open("r+b") as stream:
         stream.seek(at + size // 2)
@@ -228,7 +228,7 @@ def test_what_is_mapped_is_checked_and_not_what_replaced_it(model: Model) -> Non
     model.load(model.entry())
     (file,) = model.files
     entry, whole = model.entry(), file.read_bytes()
-    at, size, _ = entry._sums[0]
+    at, size, _ = next(iter(entry._images.values()))
     file.chmod(0o600)
     with file.open("r+b") as stream:
         stream.seek(at + size // 2)
