@@ -6,7 +6,7 @@ from pathlib import Path
 
 import platformdirs
 
-from engine.errors import ForetokenError
+from engine.errors import ForetokenError, what_failed
 
 
 class DataFolderError(ForetokenError):
@@ -71,15 +71,16 @@ def learned(data_dir: Path) -> Path:
 def data_folder(chosen: Path | None = None) -> Path:
     """Return the folder for chats and settings, created with mode 0700 if absent; ``chosen`` replaces the
     system's default. Raises DataFolderError."""
-    folder = (chosen or Path(platformdirs.user_data_dir("foretoken", appauthor=False))).expanduser()
+    folder = chosen or Path(platformdirs.user_data_dir("foretoken", appauthor=False))
     try:
+        folder = folder.expanduser()
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         probe = folder / ".writable"
         probe.touch()
         probe.unlink(missing_ok=True)
-    except OSError as error:
+    except (OSError, RuntimeError) as error:  # RuntimeError: the home folder of nobody
         raise DataFolderError(
-            f"Chats and settings cannot be saved in {folder}: {error.strerror or error}. "
+            f"Chats and settings cannot be saved in {folder}: {what_failed(error).rstrip('.')}. "
             "Choose another folder with --data-dir."
         ) from error
     return folder.resolve()

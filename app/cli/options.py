@@ -16,6 +16,7 @@ from typer import Option
 from app.main import DEFAULT_PAIR
 from engine.api import LoadRequest
 from engine.errors import ForetokenError, InvalidRequest
+from engine.files import expanded
 from engine.machine import devices
 from engine.request import Control, controller_named
 from engine.values import CHECKPOINT_MB, require
@@ -154,7 +155,7 @@ def _parsed(
 
     with about("head"):
         for each in head or ():
-            check(each.expanduser())
+            check(expanded(each))
     return LoadRequest.parse(pair, head or (), **settings)
 
 

@@ -217,10 +217,6 @@ def _prompts(
     def prompts_for(vocabulary: int) -> list[Prompt]:
         if prompt is not None:
             return [Prompt("prompt", (prompt,))]
-        if "random" in names and not vocabulary:
-            raise InvalidRequest(
-                "prompts", "random needs the vocabulary size, which this server does not report."
-            )
         every = [one for name in names for one in measuring.named(name, folder, vocabulary)]
         return first_of_each(every, per_kind)
 

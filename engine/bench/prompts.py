@@ -82,7 +82,12 @@ def named(name: str, folder: Path, vocabulary: int) -> list[Prompt]:
 
 
 def noise(vocabulary: int, count: int = 4, seed: int = 1) -> list[Prompt]:
-    """Return prompts of tokens drawn uniformly from the vocabulary: nothing in them is predictable."""
+    """Return prompts of tokens drawn uniformly from the vocabulary: nothing in them is predictable.
+    Raises InvalidRequest for a vocabulary of unknown size, 0."""
+    if not vocabulary:
+        raise InvalidRequest(
+            "prompts", "random needs the vocabulary size, which this server does not report."
+        )
     chance = random.Random(seed)
     return [
         Prompt(RANDOM, (), tuple(chance.randrange(vocabulary) for _ in range(RANDOM_LENGTH)))

@@ -6,7 +6,6 @@ import json
 from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import asdict, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -16,10 +15,11 @@ from app import paths
 from app.cli import options
 from app.cli.group import group
 from app.cli.models import found, hub
-from app.cli.text.output import table
+from app.cli.text.output import harmless, table
 from app.settings.defaults import Default, Defaults
 from engine.api import LoadRequest
 from engine.errors import InvalidRequest, ModelError
+from engine.files import expanded
 from engine.values import require
 from engine.values.units import counted
 
@@ -151,11 +151,11 @@ def check(
         get = f" Get them: foretoken models download {model}" if spec.repository else ""
         raise ModelError(f"The files of {spec.name} are not on this machine.{get}")
     checkpoint, forecast = inspect(place), estimate([replace(spec, path=place)])
+    architecture = harmless(checkpoint.architecture)
     print(
-        f"{checkpoint.path}: {checkpoint.architecture}, {checkpoint.parameters:,} "
-        f"parameters ({checkpoint.dtype})\n{checkpoint.layers} layers, vocabulary "
-        f"{checkpoint.vocabulary:,}, context {checkpoint.context:,} tokens, "
-        f"{format_bytes(checkpoint.bytes)} of weights"
+        f"{checkpoint.path}: {architecture}, {checkpoint.parameters:,} parameters "
+        f"({checkpoint.dtype})\n{checkpoint.layers} layers, vocabulary {checkpoint.vocabulary:,}, "
+        f"context {checkpoint.context:,} tokens, {format_bytes(checkpoint.bytes)} of weights"
     )
     print("It has a chat template." if checkpoint.has_chat_template else "It has no chat template.")
     print(forecast.sentence)
@@ -205,7 +205,7 @@ def why(
     inventory = found.inventory_in(data_dir)
     big = found.listed_as(target, inventory)
     if heads := LoadRequest.parse(f"{big.id}::{draft}").heads:
-        head = inventory.judge_head(big, Path(heads[0]).expanduser())
+        head = inventory.judge_head(big, expanded(heads[0]))
         name, refused, how = head.title, head.reason, "."
     else:
         small = found.listed_as(draft, inventory)
