@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from app import paths
 from app.settings.preferences import PreferencesFile
 from engine.api import Engine, Generation, Loaded
-from engine.errors import ForetokenError, NotLoaded
+from engine.errors import DiskError, ForetokenError, NotLoaded
 from engine.events import Emitted, Event, Finished, Started
 from engine.files import write_private
 from engine.loading.inventory import EMBEDDED
@@ -79,10 +79,13 @@ def new_generation(root: Path) -> Stamp:
 
 
 def forget(root: Path) -> None:
-    """Delete lessons and learned versions. Raises OSError if something could not be deleted."""
-    (root / _GENERATION).unlink(missing_ok=True)  # first, so that running apps write no more
-    if root.exists():
-        shutil.rmtree(root)
+    """Delete lessons and learned versions. Raises DiskError if something could not be deleted."""
+    try:
+        (root / _GENERATION).unlink(missing_ok=True)  # first, so that running apps write no more
+        if root.exists():
+            shutil.rmtree(root)
+    except OSError as error:
+        raise DiskError.left(root, error) from error
 
 
 def learned_heads(data_dir: Path) -> list[LearnedHead]:
@@ -177,7 +180,7 @@ class IdleLearning:
         self._do(self._apply)
 
     def forget(self) -> None:
-        """Delete lessons and learned versions. Raises OSError if something could not be deleted."""
+        """See ``forget``."""
         with self._halted():
             forget(self.root)
         self._do(self._apply)

@@ -15,7 +15,7 @@ from app.runtime import Runtime
 from app.storage.file import FILE
 from app.storage.store import Store
 from app.training.runs import Trainings
-from engine.errors import DiskError, what_failed
+from engine.errors import DiskError, InvalidRequest, what_failed
 from engine.files import size_on_disk
 
 
@@ -76,10 +76,15 @@ class StoredData:
         No reply may be written meanwhile. Raises InvalidRequest while a training runs, StoreError and
         DiskError if something could not be deleted.
         """
-        self._trainings.forget_recordings()
+        if self._trainings.running:
+            raise InvalidRequest(
+                "training",
+                "A training is running and uses these recordings. Stop it on the Train page first.",
+            )
         self._runtime.learning.forget()
         self._store.forget_all()
-        _delete([paths.remembered(self._runtime.data_dir), *self._chat_files("-damaged-*")])
+        remembered = paths.remembered(self._runtime.data_dir)
+        _delete([*self._trainings.recordings(), remembered, *self._chat_files("-damaged-*")])
 
     def _chat_files(self, suffix: str = "*") -> list[Path]:
         """Return the file of chats with its logs, and damaged ones that were set aside."""

@@ -170,24 +170,8 @@ class Trainings:
                 shutil.rmtree(self._folder_of(run) / name, ignore_errors=True)
             self._current.unlink(missing_ok=True)
 
-    def forget_recordings(self) -> None:
-        """Delete the recordings of every run, questions of chats among them; trained drafters
-        stay.
-
-        Raises InvalidRequest while a run is worked on.
-        """
-        with self._lock:
-            run = self._run()
-            if run is not None and self._process(run) is not None:
-                raise _refusal(
-                    "A training is running and uses these recordings. Stop it on the Train page "
-                    "first.",
-                )
-            for recording in self.recordings():
-                shutil.rmtree(recording, ignore_errors=True)
-
     def recordings(self) -> list[Path]:
-        """Return the folders of recorded training data."""
+        """Return the folders of recorded training data, questions of chats among it."""
         return [folder for folder in self._folder.glob("*/recording") if folder.is_dir()]
 
     def close(self) -> None:

@@ -179,6 +179,14 @@ def test_another_process_switches_off_and_forgets_at_once(
         assert stored() == 1
 
 
+def test_lessons_that_cannot_be_deleted_are_told(foretoken: Foretoken, tmp_path: Path) -> None:
+    """The command ended with a traceback."""
+    (tmp_path / "learned").write_text("no folder")
+    result = foretoken("learn", "--forget", "--data-dir", tmp_path)
+    assert result.status == 2
+    assert "learned could be deleted: Not a directory" in result.err
+
+
 def test_a_later_reply_is_a_lesson_after_learning_has_failed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -80,16 +80,19 @@ def test_while_a_training_reads_chats_nothing_is_forgotten(
     assert data.user_data().chats == 1
 
 
+@pytest.mark.parametrize("what", ["remembered", "recording"])
 def test_what_cannot_be_deleted_is_named(
-    data: StoredData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    data: StoredData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
-    paths.remembered(tmp_path).mkdir()
+    """Recordings, which hold questions of chats, stayed without a word."""
+    kept = {"remembered": tmp_path, "recording": write_run(tmp_path, phase="stopped")}
+    (kept[what] / what).mkdir()
 
     def refuse(path: Path) -> None:
         raise PermissionError(13, "Permission denied", str(path))
 
     monkeypatch.setattr("shutil.rmtree", refuse)
-    with pytest.raises(DiskError, match=r"remembered could not be deleted: Permission denied"):
+    with pytest.raises(DiskError, match=f"{what} could not be deleted: Permission denied"):
         data.forget()
     assert data.user_data().chats == 0
 

@@ -18,7 +18,7 @@ from app.ui.pages.chat.backend import ChatBackend
 from app.ui.words import pair as pair_words
 from app.web.switch import ApiSwitch
 from engine.api import LoadRequest
-from engine.errors import DiskError, ForetokenError, InvalidRequest
+from engine.errors import ForetokenError, InvalidRequest
 from engine.loading.inventory import EMBEDDED, MODELS_VARIABLE
 from engine.machine.secrets import hub_token
 from engine.values.units import format_bytes
@@ -195,10 +195,7 @@ class SettingsBackend:
                 "chat",
                 "A reply could not be stopped, so nothing was deleted. Wait until it ends and try again.",
             )
-        try:
-            self.data.forget()
-        except OSError as error:
-            raise DiskError.left(self.runtime.data_dir, error) from error
+        self.data.forget()
         return {**self.asked(), "held": self.runtime.engine.loaded is not None}
 
     # ---- for a report

@@ -18,7 +18,7 @@ from app.ui.endpoints import View, chosen, endpoint
 from app.ui.rounds.speeds import DRAFT
 from app.ui.words.names import titles
 from engine.api import LoadRequest
-from engine.errors import DiskError, ForetokenError, InvalidRequest
+from engine.errors import ForetokenError, InvalidRequest
 from engine.files import expanded, size_on_disk
 from engine.request import PLAIN
 from engine.values.method_titles import method_title
@@ -153,10 +153,7 @@ class TrainBackend:
     @endpoint
     def forget_learned(self, data: View | None = None) -> View:
         """Delete all lessons and learned versions. Raises DiskError."""
-        try:
-            self._runtime.learning.forget()
-        except OSError as error:
-            raise DiskError.left(self._runtime.data_dir, error) from error
+        self._runtime.learning.forget()
         return self.learning()
 
     def _name_of(self, pair: str) -> str:
