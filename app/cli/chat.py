@@ -21,7 +21,7 @@ from app.cli.text.tools import opened
 from app.settings.defaults import Defaults
 from engine.api import LoadRequest
 from engine.drafting import proposers
-from engine.errors import InvalidRequest, what_failed
+from engine.errors import InvalidRequest
 from engine.events import Event
 from engine.reply import ReplyState
 from engine.request import THINKING, Speculation
@@ -115,7 +115,7 @@ def chat(
                 name, f"{name} needs a chat template, which --raw skips. Leave one out."
             )
     options.no_use("mcp_trust", mcp_trust and not mcp, without="--mcp")
-    files = replies.read_all(file or ())
+    files = [replies.read(source) for source in file or ()]
     drafting = Drafting(
         proposer=proposer,
         depth=depth,
@@ -215,12 +215,8 @@ def trace_to(path: Path | None) -> Iterator[Callable[[Event], None]]:
         return
     from engine.trace import to_line
 
-    try:
+    with output.writing(path, "trace"):
         file = path.open("w", encoding="utf-8")
-    except OSError as error:
-        raise InvalidRequest(
-            "trace", f"The trace cannot be written to {path}: {error.strerror or error}."
-        ) from error
     with file:
         yield lambda event: print(to_line(event), file=file)
 
@@ -235,17 +231,9 @@ def replay(
     """Write a reply of a trace as one HTML file with its replay, which opens offline."""
     from app.ui.rounds import replay_file
 
-    try:
+    with output.reading(f"The trace {trace}", "trace"):
         lines = trace.read_text(encoding="utf-8").split("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidRequest(
-            "trace", f"The trace {trace} cannot be read: {what_failed(error)}."
-        ) from error
     page = replay_file.page(lines, reply)
-    try:
+    with output.writing(html, "html"):
         html.write_text(page, encoding="utf-8")
-    except OSError as error:
-        raise InvalidRequest(
-            "html", f"{html} cannot be written: {what_failed(error)}. Choose another --html."
-        ) from error
     print(f"Wrote {html}.")

@@ -14,9 +14,11 @@ from typer import Option
 
 from app import main, paths
 from app.cli import options
+from app.cli.text.output import reading
 from app.web.switch import Serving
 from engine.api import AUTO, FP8, LoadRequest
-from engine.errors import ForetokenError, InvalidRequest, what_failed
+from engine.errors import ForetokenError, InvalidRequest
+from engine.files import expanded
 
 _LONGEST_KEY = 4096
 _KEY_IS_SEEN = (
@@ -148,14 +150,9 @@ def _key_of(context: typer.Context, key: str | None, file: Path | None) -> str |
         if typed:
             print(f"Note: {_KEY_IS_SEEN}", file=sys.stderr)
         return key
-    try:
-        with file.expanduser().open(encoding="utf-8") as opened:
-            key = opened.read(_LONGEST_KEY + 1).strip()
-            mode = os.fstat(opened.fileno()).st_mode
-    except (OSError, ValueError) as error:
-        raise InvalidRequest(
-            "api_key_file", f"{file} cannot be read: {what_failed(error)}."
-        ) from error
+    with reading(file, "api_key_file"), expanded(file).open(encoding="utf-8") as opened:
+        key = opened.read(_LONGEST_KEY + 1).strip()
+        mode = os.fstat(opened.fileno()).st_mode
     if typed or not key.isprintable() or len(key.split()) != 1 or len(key) > _LONGEST_KEY:
         both = "Give --api-key or --api-key-file, not both."
         raise InvalidRequest(
@@ -175,7 +172,7 @@ def _certificate_of(certificate: Path | None, key: Path | None) -> tuple[Path, P
         return None
     if certificate is None or key is None:
         raise InvalidRequest("tls_cert", "HTTPS needs both --tls-cert FILE and --tls-key FILE.")
-    return certificate.expanduser(), key.expanduser()
+    return expanded(certificate), expanded(key)
 
 
 @options.with_load

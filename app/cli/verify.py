@@ -21,7 +21,7 @@ from typer import Argument, Option
 from app import diagnostics, main, paths
 from app.cli import options
 from app.cli.loading import Status, by_files, check_loads, open_here, with_default_draft
-from app.cli.text.output import check_writable, progress, table
+from app.cli.text.output import check_writable, progress, table, writing
 from engine.api import AUTO, QUANTIZATIONS, LoadRequest
 from engine.errors import InvalidRequest, OutOfMemory
 
@@ -113,7 +113,8 @@ def verify(
         made.facts |= comparison.drawn(prompts, seed)
         made.facts |= _facts(files, line_up)
     if report is not None:
-        report.write_text(made.markdown(), encoding="utf-8")
+        with writing(report, "report"):
+            report.write_text(made.markdown(), encoding="utf-8")
         print(f"The report is in {report}. It holds the prompts, and nothing else of yours.")
     if as_json:
         print(json.dumps(made.as_json()))

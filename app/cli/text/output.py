@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from engine.errors import InvalidRequest
+from engine.errors import InvalidRequest, what_failed
 from engine.events import Emitted, Event, Finished, Origin, Queued, Started
 from engine.stats import Statistics, percent, times
 from engine.thoughts import Thoughts
@@ -59,17 +59,31 @@ def check_writable(file: Path, option: str = "out") -> None:
             option,
             f"The folder {file.parent} does not exist. Create it, or choose another --{option}.",
         )
-    try:
+    with writing(file, option):
         there = file.exists()
         with file.open("ab"):
             pass
         if not there:
             file.unlink()  # a run that is interrupted leaves nothing behind
+
+
+@contextlib.contextmanager
+def writing(file: Path, option: str = "out") -> Iterator[None]:
+    """Raise InvalidRequest where this block cannot write the file of an option."""
+    try:
+        yield
     except OSError as error:
-        raise InvalidRequest(
-            option,
-            f"{file} cannot be written: {error.strerror or error}. Choose another --{option}.",
-        ) from error
+        why = f"{file} cannot be written: {what_failed(error)}. Choose another --{option}."
+        raise InvalidRequest(option, why) from error
+
+
+@contextlib.contextmanager
+def reading(file: Path | str, option: str) -> Iterator[None]:
+    """Raise InvalidRequest where this block cannot read the file of an option."""
+    try:
+        yield
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidRequest(option, f"{file} cannot be read: {what_failed(error)}.") from error
 
 
 def report_file(out: Path, suffix: str = ".json") -> Path:
@@ -81,7 +95,8 @@ def report_file(out: Path, suffix: str = ".json") -> Path:
 def write_report(out: Path, value: str, page: str, chart: str) -> None:
     """Write OUT.json, OUT.md and OUT.svg."""
     for suffix, text in ((".json", f"{value}\n"), (".md", page), (".svg", chart)):
-        report_file(out, suffix).write_text(text, encoding="utf-8")
+        with writing(file := report_file(out, suffix)):
+            file.write_text(text, encoding="utf-8")
 
 
 _STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")

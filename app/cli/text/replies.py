@@ -14,10 +14,10 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from app.cli.text.output import harmless
+from app.cli.text.output import harmless, reading
 from engine.errors import ForetokenError, GenerationFailed, InvalidRequest, what_failed
 from engine.events import Event
-from engine.files import bounded
+from engine.files import bounded, expanded
 from engine.reply import ReplyState
 from engine.request import Request, Speculation
 from engine.stats import Statistics
@@ -89,9 +89,9 @@ def collect(prompt: str | None, file: Path | None) -> list[Conversation] | None:
             "prompt", "Give either a prompt or a file of them with --prompts FILE, not both."
         )
     if file is not None:
-        from engine.bench.prompts import read
+        from engine.bench import prompts
 
-        return [each.turns for each in read(file)]
+        return [each.turns for each in prompts.read(file)]
     if prompt is None and sys.stdin.isatty():
         return None
     try:
@@ -108,12 +108,8 @@ def images_in(files: Iterable[Path]) -> tuple[Image, ...]:
     """Return the images in ``files``. Raises InvalidRequest for one that cannot be read."""
     found = []
     for file in files:
-        try:
+        with reading(file, "image"):
             found.append(Image(bounded(file, MAX_IMAGE_BYTES)))
-        except OSError as error:
-            raise InvalidRequest(
-                "image", f"{file} cannot be read: {error.strerror or error}."
-            ) from error
     return tuple(found)
 
 
@@ -268,28 +264,20 @@ def _lines() -> Iterator[str]:
             yield line
 
 
-def read_all(sources: Sequence[str]) -> list[Attachment]:
-    """Read files and web pages, before anything is loaded; print what of them could not be read.
+def read(source: str) -> Attachment:
+    """Read a file or web page, before anything is loaded; print what of it could not be read.
 
     Raises InvalidRequest, which names the file.
     """
-    return [_read(source) for source in sources]
-
-
-def _read(source: str) -> Attachment:
     from app.documents.reading import read_file
     from app.documents.web import fetch_page
 
     if "://" in source:
         found = fetch_page(source, private=True)  # typed by who may open it anyway
     else:
-        path = Path(source).expanduser()
-        try:
+        path = expanded(source)
+        with reading(f"--file {source}", "file"):
             found = read_file(path, path.name)
-        except OSError as error:
-            raise InvalidRequest(
-                "file", f"--file {source} cannot be read: {what_failed(error)}."
-            ) from error
     for note in found.notes:
         print(f"Note: {note}", file=sys.stderr)
     return found.attachment

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from app.cli.text.output import harmless
+from app.cli.text.output import harmless, reading
 from app.mcp.config import GivenServers, read_servers
 from app.mcp.limits import result_length
 from app.mcp.runner import Answer, CallRunner, Toolbox
@@ -17,7 +17,7 @@ from app.mcp.servers import McpServers
 from app.mcp.tools import fitting
 from app.storage.rows import StoredCall, StoredCalls
 from engine.api import Loaded
-from engine.errors import GenerationFailed, InvalidRequest, what_failed
+from engine.errors import GenerationFailed, InvalidRequest
 from engine.files import bounded
 from engine.reply import ReplyState
 from engine.request import Request
@@ -132,10 +132,8 @@ def opened(file: Path, trusted: Collection[str], loaded: Loaded) -> Iterator[Ter
 
 def read_file(file: Path) -> str:
     """Return the text of a configuration. Raises InvalidRequest."""
-    try:
+    with reading(file, "mcp"):
         return bounded(file, 1 << 20).decode("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidRequest("mcp", f"{file} cannot be read: {what_failed(error)}.") from error
 
 
 def _line(call: StoredCall) -> str:
