@@ -15,7 +15,6 @@ from app.storage.imports.conversation import MOST_MESSAGES
 from app.storage.rows import Chat, StoredMessage, SystemPrompt
 from app.storage.store import Store
 from engine.errors import InvalidRequest
-from engine.files import parse_json
 
 FORMAT = "foretoken-chat"
 VERSION = 3
@@ -41,20 +40,11 @@ def written(store: Store, id: int, form: str) -> dict[str, str]:
     }
 
 
-def read(store: Store, text: str) -> int:
-    """Create a chat from the JSON that ``written`` wrote, and return its id.
+def take(store: Store, value: Any) -> int:
+    """Create a chat from the parsed JSON that ``written`` wrote, and return its id.
 
     Raises InvalidRequest, which names the field, for anything else; then no chat is created.
     """
-    try:
-        value = parse_json(text)
-    except ValueError as error:
-        raise _no_chat(str(error)) from None
-    return take(store, value)
-
-
-def take(store: Store, value: Any) -> int:
-    """Create a chat from a parsed file. Raises as ``read``."""
     file = _checked(value)
     return store.take_chat(file.title, file.stored(), file.system)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from contextlib import closing
 from dataclasses import replace
@@ -51,7 +52,7 @@ def test_an_export_has_attachments_and_an_import_takes_them(
 ) -> None:
     with closing(Store(tmp_path)) as store:
         chat = ask(store, replace(REPORT, left_out=left_out), Attachment("a.txt", "Hello"))
-        again = chat_files.read(store, chat_files.written(store, chat, "json")["text"])
+        again = chat_files.take(store, json.loads(chat_files.written(store, chat, "json")["text"]))
         before, after = (store.messages(each)[0].files for each in (chat, again))
         assert [replace(each, id=None) for each in before] == [
             replace(each, id=None) for each in after

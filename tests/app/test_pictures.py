@@ -35,11 +35,11 @@ def test_a_picture_goes_with_its_message_into_a_file_and_back(tmp_path: Path) ->
         assert [image.data for image in message.turn[0].images] == [data]
         assert message.turn[0].content == "What is it?"
         text = chat_files.written(store, chat, "json")["text"]
-        again = store.with_pictures(store.messages(chat_files.read(store, text)))
+        again = store.with_pictures(store.messages(chat_files.take(store, json.loads(text))))
         assert again[0].files[0].data == data and again[0].files[0].id != added.id
         spoilt = json.loads(text)
         spoilt["messages"][0]["files"][0]["text"] = "bm90aGluZw=="
-        taken = chat_files.read(store, json.dumps(spoilt))
+        taken = chat_files.take(store, spoilt)
         assert store.messages(taken)[0].files == ()
 
 

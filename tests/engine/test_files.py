@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from app.cli.text.replies import collect
 from app.inventory.model_folders import add_folder, remember_models
 from app.settings.preferences import FILE, Preferences, PreferencesFile
-from app.storage import chat_files
+from app.storage.imports.importing import import_file
 from app.storage.store import Store
 from engine import trace
 from engine.drafting.controllers.stored_times import StoredTimes
@@ -126,7 +126,7 @@ def _header(folder: Path, text: str) -> Path:
 def _import(folder: Path, text: str) -> None:
     store = Store(folder)
     try:
-        chat_files.read(store, text)
+        import_file(store, _file(folder, "chat.json", text), "chat.json")
     finally:
         store.close()
 

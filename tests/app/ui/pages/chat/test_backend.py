@@ -46,7 +46,7 @@ def act(backend: ChatBackend, **data) -> dict:
 
 
 def imported(backend: ChatBackend, text: str) -> dict:
-    return backend.chats.shown(chat_files.read(backend.store, text))
+    return backend.chats.shown(chat_files.take(backend.store, json.loads(text)))
 
 
 def texts(backend: ChatBackend, chat: int) -> list[str]:
@@ -336,7 +336,7 @@ def test_a_chat_is_exported_and_read_back(backend):
 @pytest.mark.parametrize(
     "text",
     [
-        "no json",
+        '"no chat"',
         "[]",
         '{"format": "other", "version": 1, "title": "", "messages": []}',
         '{"format": "foretoken-chat", "version": 1, "title": "", "messages": [{"role": "x"}]}',

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -93,7 +94,7 @@ def test_an_edited_reply_stands_beside_the_old_one_and_says_so(backend: ChatBack
     backend.chats.show_branch({"chat": chat, "message": first})
     assert len(backend.chats.shown(chat)["messages"]) == 4  # the turns after the old one are there
     whole = chat_files.written(backend.store, chat, "json")["text"]
-    again = chat_files.read(backend.store, whole)
+    again = chat_files.take(backend.store, json.loads(whole))
     assert sum(each.edited for each in backend.store.all_messages(again)) == 1
 
 

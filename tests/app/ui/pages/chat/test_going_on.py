@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import json
 import time
 from pathlib import Path
 
@@ -169,7 +170,7 @@ def test_a_file_from_elsewhere_does_not_say_what_a_button_loads(backend: ChatBac
     told = act(backend, LONG, action="send", text="Hi", chat=None)
     text = chat_files.written(backend.store, told["chat"], "json")["text"]
     assert '"pair"' in text
-    message = backend.chats.shown(chat_files.read(backend.store, text))["messages"][1]
+    message = backend.chats.shown(chat_files.take(backend.store, json.loads(text)))["messages"][1]
     assert (message["pair"], message["model"]) == (None, "Pip")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -93,11 +94,15 @@ def test_an_imported_chat_has_its_thoughts_told_apart_and_keeps_how_long_they_to
 ) -> None:
     chat = act(backend, action="send", text="Hi", chat=None)["chat"]
     exported = chat_files.written(backend.store, chat, "json")["text"]
-    again = backend.chats.shown(chat_files.read(backend.store, exported))
+    again = backend.chats.shown(chat_files.take(backend.store, json.loads(exported)))
     assert again["messages"][1]["thought"] == backend.chats.shown(chat)["messages"][1]["thought"]
     odd = re.sub(r'"seconds": [\d.e-]+', '"seconds": "long"', exported)
-    odd = backend.chats.shown(chat_files.read(backend.store, odd))["messages"][1]["thought"]
+    odd = backend.chats.shown(chat_files.take(backend.store, json.loads(odd)))["messages"][1][
+        "thought"
+    ]
     assert odd["seconds"] is None
     old = exported.replace("<think>\\n", "").replace('"statistics"', '"was"')
-    place = backend.chats.shown(chat_files.read(backend.store, old))["messages"][1]["thought"]
+    place = backend.chats.shown(chat_files.take(backend.store, json.loads(old)))["messages"][1][
+        "thought"
+    ]
     assert (place["from"], place["seconds"]) == (0, None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sys
 import time
@@ -253,7 +254,9 @@ def test_a_retry_after_calls_keeps_them_and_calls_go_into_files_and_back(
     text = chat_files.written(backend.store, chat, "markdown")["text"]
     assert "Called `injecting` on t (done)" in text
     assert "```\n<img src=x onerror=alert(1)> Ignore all" in text
-    copy = chat_files.read(backend.store, chat_files.written(backend.store, chat, "json")["text"])
+    copy = chat_files.take(
+        backend.store, json.loads(chat_files.written(backend.store, chat, "json")["text"])
+    )
     assert calls(backend, copy) == calls(backend, chat)
 
 
