@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -36,8 +36,9 @@ from engine.loading.inventory import (
 )
 from engine.switching import SwitchingEngine
 
+NO_PAIR = LoadRequest(target="")
 
-@dataclass(slots=True)
+
 class Runtime:
     """One running app. ``loader`` loads its pairs; ``found`` are models that other programs left in the
     folders of ``system``; ``ending`` closes everything else that ends with the app.
@@ -51,51 +52,40 @@ class Runtime:
     ``Via`` headers.
     """
 
-    engine: Engine
-    catalog: Catalog
-    data_dir: Path
-    models: Path
-    first: LoadRequest = field(default_factory=lambda: LoadRequest(target=""))
-    system: System = field(default_factory=System.current)
-    alone: bool = True
-    others: Callable[[], bool] = lambda: True
-    serving: Serving = field(default_factory=Serving)
-    fixed: frozenset[str] = frozenset()
-    instance: str = wire.INSTANCE
-    complaints: RecentErrors = field(default_factory=RecentErrors)
-    preferences: PreferencesFile = field(init=False)
-    load_options: LoadOptionsFile = field(init=False)
-    loader: PairLoader = field(init=False)
-    idle: IdleUnloading = field(init=False)
-    found: FoundModels = field(init=False)
-    downloads: Downloads = field(init=False)
-    learning: IdleLearning = field(init=False)
-    tools: McpServers = field(init=False)
-    _files: Inventory = field(init=False)
-    requests: RequestLog = field(default_factory=RequestLog)
-    ending: ExitStack = field(default_factory=ExitStack)
-    works: list[Callable[[], bool]] = field(default_factory=list)
-    uses: list[Callable[[], Iterable[LoadRequest]]] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        catalog: Catalog,
+        data_dir: Path,
+        models: Path,
+        first: LoadRequest = NO_PAIR,
+        system: System | None = None,
+    ) -> None:
+        self.engine, self.catalog, self.data_dir, self.models = engine, catalog, data_dir, models
+        self.first, self.system, self.alone = first, system or System.current(), True
+        self.others: Callable[[], bool] = lambda: True
+        self.serving, self.requests = Serving(), RequestLog()
+        self.fixed: frozenset[str] = frozenset()
+        self.instance = wire.INSTANCE
+        self.complaints, self.ending = RecentErrors(), ExitStack()
+        self.uses: list[Callable[[], Iterable[LoadRequest]]] = []
         self.preferences = PreferencesFile(self.data_dir)
         self.loader = PairLoader(self.engine, lambda: self.inventory, self.preferences.remember)
         self.load_options = LoadOptionsFile(self.data_dir)
         self.idle = IdleUnloading(self.engine, self.loader)
-        self.ending.callback(self.idle.close)
         listed = partial(searched, self.data_dir)
         self._files = Inventory(self.catalog, self.models, listed, self.system)
         self.tools = McpServers(McpFile(self.data_dir))
-        self.ending.callback(self.tools.close)
         self.found = FoundModels(self.data_dir, self._files)
-        self.ending.callback(self.found.close)
         self.downloads = Downloads(self.data_dir, self._files, self.look_again)
-        self.ending.callback(self.downloads.close)
         self.learning = IdleLearning(
             self.engine, self.data_dir, self.preferences, lambda: self.busy
         )
+        for close in (self.idle.close, self.tools.close, self.found.close, self.downloads.close):
+            self.ending.callback(close)
         self.ending.callback(self.learning.close)
-        self.works += (lambda: self.engine.busy, lambda: self.downloads.working)
+        self.works: list[Callable[[], bool]] = [lambda: self.engine.busy]
+        self.works.append(lambda: self.downloads.working)
 
     @property
     def busy(self) -> bool:
@@ -189,22 +179,13 @@ def create_runtime(data_dir: Path, first: LoadRequest, *, most: int = 1) -> Runt
 
     ``most``: how many pairs may be in memory at once.
     """
-
-    def catalog() -> Catalog:
-        return runtime.inventory.catalog
-
     inventory = open_inventory(data_dir)
-    engine = _engine(catalog, inventory.models, data_dir, most)
+    engine = _engine(lambda: runtime.inventory.catalog, inventory.models, data_dir, most)
     runtime = Runtime(engine, inventory.catalog, data_dir, inventory.models, first)
     return runtime
 
 
-def _engine(
-    catalog: Callable[[], Catalog],
-    models: Path,
-    data_dir: Path,
-    most: int = 1,
-) -> Engine:
+def _engine(catalog: Callable[[], Catalog], models: Path, data_dir: Path, most: int = 1) -> Engine:
     return SwitchingEngine(
         catalog,
         models=models,

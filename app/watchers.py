@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -38,20 +38,15 @@ class Watchers:
             with contextlib.suppress(RuntimeError):  # the loop was closed: nobody waits
                 loop.call_soon_threadsafe(changed.set)
 
-        with self._watching(wake):  # before the first look, so that nothing comes unseen between
+        with self._lock:  # before the first look, so that nothing comes unseen between
+            self._all.append(wake)
+        try:
             found = look()
             if not enough(found):
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(changed.wait(), patience)
                 found = look()
-        return found
-
-    @contextlib.contextmanager
-    def _watching(self, changed: Callable[[], None]) -> Iterator[None]:
-        with self._lock:
-            self._all.append(changed)
-        try:
-            yield
         finally:
             with self._lock:
-                self._all.remove(changed)
+                self._all.remove(wake)
+        return found

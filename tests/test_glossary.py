@@ -33,7 +33,7 @@ RETIRED = {
     "Products": "LinearLibrary", "BlockedLinear": "TiledLinear", "SingleLinear": "RowwiseLinear",
     "Nf4Product": "Nf4Linear", "BulkProduct": "BulkLinear", "Held": "UnfusedLinear",
     "hold": "convert_weight", "Said": "Content", "Called": "CallStart",
-    "Asked": "PlanOptions", "Wanted": "TrainingJob", "Described": "ModelDescription",
+    "Asked": "PlanOptions", "Wanted": "TrainingOptions", "Described": "ModelDescription",
     "WritingModel": "GeneratingModel", "first_block": "first_page", "write_on": "generate",
     "forward_among": "forward_trimmed", "side_by_side": "interleave", "PlacedTensor": "LocatedTensor",
     "known_tensor": "role_of", "attend_singly": "attend_rowwise", "decoder_layer": "feed_forward",

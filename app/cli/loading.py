@@ -24,7 +24,7 @@ from engine.values.sampling import AcceptanceRule
 
 if TYPE_CHECKING:
     from engine.api import DownloadProgress, Engine, Loaded, LoadProgress, LoadRequest
-    from engine.loading.inventory import Inventory, PairFiles, Pairing
+    from engine.loading.inventory import Inventory, Pairing
     from engine.local.engine import LocalEngine
     from engine.switching import SwitchingEngine
 
@@ -70,18 +70,6 @@ class Drafting:
         return Speculation(
             proposer=proposer, depth=self.depth, controller=self.control, acceptance=self.acceptance
         )
-
-
-def check_needs(names: Sequence[str | None], pairing: Pairing) -> None:
-    """Raise InvalidRequest for a proposer that needs more than the pair has, before it is loaded. A
-    server's own proposers are not checked."""
-    from engine.drafting import proposers
-
-    if not pairing.target.address:
-        for name in filter(None, names):
-            lacking = not proposers.needs_of(name) <= pairing.drafting
-            unused = pairing.unused_inside() if lacking else ""
-            proposers.check_needs(name, pairing.drafting, unused)
 
 
 def parse(proposer: str, pairs: Sequence[str]) -> dict[str, OptionValue]:
@@ -157,21 +145,13 @@ class Status:
         self.say(f"Loading: {STAGES[progress.stage]}{share}", progress.stage)
 
 
-def fetched(request: LoadRequest, data_dir: Path, status: Status) -> PairFiles:
-    """Return the files of the requested pair; download those that are not on the disk yet.
-
-    Raises CatalogError, ModelError, IncompatiblePair or DownloadError.
-    """
-    from app.inventory import open_inventory
-
-    return open_inventory(data_dir).download_pair(request, status.on_progress)
-
-
 def by_files(load: LoadRequest, data_dir: Path, status: Status) -> LoadRequest:
-    """Return the request with paths in place of names, for other engines; download missing files."""
+    """Return the request with paths in place of names, for other engines; download missing files. Raises
+    CatalogError, ModelError, IncompatiblePair or DownloadError."""
+    from app.inventory import open_inventory
     from engine.api import AUTO
 
-    files = fetched(load, data_dir, status)
+    files = open_inventory(data_dir).download_pair(load, status.on_progress)
     default = files.pairing.target.quantization
     return replace(
         load,
@@ -217,40 +197,46 @@ def check_settings(data_dir: Path, *loads: LoadRequest) -> None:
     require(not server, chosen[0], "has no use with a server. Leave it out.")
 
 
-def check_loads(data_dir: Path, *loads: tuple[LoadRequest, str | None], here: bool = False) -> None:
-    """Check loads and their proposers, as far as possible before anything is downloaded or loaded.
+def check_load(
+    data_dir: Path, request: LoadRequest, proposer: str | None, *, here: bool = False
+) -> None:
+    """Check a load and its proposer, as far as possible before anything is downloaded or loaded.
     ``here``: refuse servers.
 
     Raises CatalogError, ModelError, IncompatiblePair or InvalidRequest.
     """
     from app.inventory import open_inventory
 
-    inventory = open_inventory(data_dir)
-    for request, proposer in loads:
-        if here:
-            _check_here(request, inventory)
-        _resolved(request, data_dir, inventory, (proposer,))
+    _resolved(request, data_dir, open_inventory(data_dir), (proposer,), here=here)
 
 
 def _resolved(
-    request: LoadRequest, data_dir: Path, inventory: Inventory, proposers: Sequence[str | None]
+    request: LoadRequest,
+    data_dir: Path,
+    inventory: Inventory,
+    names: Sequence[str | None],
+    *,
+    here: bool,
 ) -> tuple[LoadRequest, Pairing]:
-    """Return ``with_default_draft`` and what it names. Raises InvalidRequest for what it lacks."""
-    request = with_default_draft(request, data_dir, *proposers)
-    pairing = inventory.named(request)
-    elsewhere = request.draft_device != "auto" and pairing.draft is None
-    no_use("draft_device", elsewhere, without="a draft model")
-    check_needs(proposers, pairing)
-    return request, pairing
+    """Return ``with_default_draft`` and what it names. Raises InvalidRequest for what it lacks, such as
+    what a proposer of ``names`` needs; a server's own proposers are not checked."""
+    from engine.drafting import proposers
 
-
-def _check_here(request: LoadRequest, inventory: Inventory) -> None:
-    if inventory.named(request).target.address:
+    if here and inventory.named(request).target.address:
         raise InvalidRequest(
             "pair",
             f"{request.text} is a server, and this needs a model on this machine. Servers "
             "work with `foretoken chat`, `foretoken race` and `foretoken bench sweep`.",
         )
+    request = with_default_draft(request, data_dir, *names)
+    pairing = inventory.named(request)
+    elsewhere = request.draft_device != "auto" and pairing.draft is None
+    no_use("draft_device", elsewhere, without="a draft model")
+    for name in () if pairing.target.address else filter(None, names):
+        lacking = not proposers.needs_of(name) <= pairing.drafting
+        unused = pairing.unused_inside() if lacking else ""
+        proposers.check_needs(name, pairing.drafting, unused)
+    return request, pairing
 
 
 def open_for_command(
@@ -290,9 +276,7 @@ def _opened(
     from app.inventory import open_inventory
 
     inventory = open_inventory(data_dir)
-    if here:
-        _check_here(request, inventory)
-    request, pairing = _resolved(request, data_dir, inventory, proposers)
+    request, pairing = _resolved(request, data_dir, inventory, proposers, here=here)
     engine = kind(
         lambda: inventory.catalog,
         models=inventory.models,

@@ -124,17 +124,22 @@ def with_sampling(command: Callable[..., None]) -> Callable[..., None]:
 
     The command still receives one Sampling. Raises InvalidRequest for an invalid value.
     """
-    kinds = get_type_hints(Sampling)
-    own = [
+    return gathered(command, "sampling", Sampling, of_fields(Sampling))
+
+
+def of_fields(kind: type[Any], **own: Any) -> list[inspect.Parameter]:
+    """Return the fields of a dataclass, with their helps, as options; ``own`` has others in their
+    place."""
+    kinds = get_type_hints(kind)
+    return [
         inspect.Parameter(
             each.name,
             inspect.Parameter.POSITIONAL_OR_KEYWORD,
-            default=Option(each.default, help=each.metadata["help"]),
+            default=own.get(each.name) or Option(each.default, help=each.metadata["help"]),
             annotation=kinds[each.name],
         )
-        for each in fields(Sampling)
+        for each in fields(kind)
     ]
-    return gathered(command, "sampling", Sampling, own)
 
 
 def with_load(command: Callable[..., None]) -> Callable[..., None]:

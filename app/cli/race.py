@@ -13,7 +13,7 @@ from typer import Argument, Option
 
 from app import main, paths
 from app.cli import options
-from app.cli.loading import check_loads, check_settings, open_for_command, with_default_draft
+from app.cli.loading import check_load, check_settings, open_for_command, with_default_draft
 from app.cli.text.output import progress, table
 from app.inventory import open_inventory
 from app.settings.defaults import Defaults
@@ -105,9 +105,9 @@ def race(
         load, base_load = _where_drafts_are(folder, (load, rivals), (base_load, drafts))
     # Both first: else mistakes in the second are told after the first is loaded.
     with options.about("rival", "proposer"):
-        check_loads(folder, (load, rivals))
+        check_load(folder, load, rivals)
     with options.about("base", "proposer"):
-        check_loads(folder, (base_load, drafts))
+        check_load(folder, base_load, drafts)
     if base_load != load:
         open_inventory(folder).check_room((load, base_load))
     with contextlib.ExitStack() as stack:

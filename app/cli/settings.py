@@ -14,7 +14,7 @@ from typer import Exit, Option
 
 from app import paths
 from app.cli import options
-from app.cli.loading import check_loads
+from app.cli.loading import check_load
 from app.main import DEFAULT_PAIR, Settings, first_load
 from app.settings.preferences import Preferences, PreferencesFile, StartWith
 from engine.api import LoadRequest
@@ -115,7 +115,7 @@ def diagnostics(
     options.no_use("again", again and not gpu, without="--gpu")
     if gpu:
         if pair:
-            check_loads(data, (LoadRequest.parse(pair), PLAIN), here=True)
+            check_load(data, LoadRequest.parse(pair), PLAIN, here=True)
         _test_gpu(pair, data, again=again)
         return
     where = folders(data, models_folder(data))

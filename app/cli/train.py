@@ -53,16 +53,19 @@ def train(
     file = find_recipe(recipe)
     out = out or Path.cwd() / "runs" / file.stem
     # The heavy imports come after the quick mistakes.
-    from app.training.options import TrainingJob, train_drafter
+    from app.training.options import train_drafter
     from engine.train.recipe import load_recipe
 
     options.check_gpu("device", device, needs=device == "cuda")
     own = {"device": device, "native": native, "threads": threads}
     chosen: Any = {name: value for name, value in own.items() if value is not None}
-    job = TrainingJob(replace(load_recipe(file), **chosen), target, prompts, out, not fresh)
+    made = replace(load_recipe(file), **chosen)
+    if prompts:
+        made = replace(made, replies=replace(made.replies, prompts=prompts))
     try:
         with stoppable():
-            train_drafter(job, paths.data_folder(data_dir))
+            folder = paths.data_folder(data_dir)
+            train_drafter(made, target or made.target, out, folder, resume=not fresh)
     except KeyboardInterrupt:
         print(
             "Stopped. Run the same command to continue from the last checkpoint.", file=sys.stderr

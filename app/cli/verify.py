@@ -20,7 +20,7 @@ from typer import Argument, Option
 
 from app import diagnostics, main, paths
 from app.cli import options
-from app.cli.loading import Status, by_files, check_loads, open_here, with_default_draft
+from app.cli.loading import Status, by_files, check_load, open_here, with_default_draft
 from app.cli.text.output import check_writable, progress, table, writing
 from engine.api import AUTO, QUANTIZATIONS, LoadRequest
 from engine.errors import InvalidRequest, OutOfMemory
@@ -79,7 +79,7 @@ def verify(
     questions = _prompts(prompt or [], prompts_file, count)
     if report is not None:
         check_writable(report, "report")
-    check_loads(folder, (load, None), here=True)
+    check_load(folder, load, None, here=True)
     with Status() as status:
         files = by_files(with_default_draft(load, folder), folder, status)
         case, prompts = cases.make(files, questions, max_tokens, skip_long=True)

@@ -10,7 +10,8 @@ from typer import Argument, Option
 
 from app import main, paths
 from app.cli import options
-from app.cli.loading import Drafting, Status, check_loads, fetched, open_here
+from app.cli.loading import Drafting, Status, check_load, open_here
+from app.inventory import open_inventory
 from app.settings.defaults import Defaults
 from engine.api import LoadRequest
 from engine.errors import InvalidRequest, NotInstalled
@@ -48,11 +49,11 @@ def worker(
         raise InvalidRequest("dynamo", "Choose a frontend: --dynamo.")
     drafting = Drafting(proposer=proposer, depth=depth, control=options.control(controller))
     folder = paths.data_folder(data_dir)
-    check_loads(folder, (load, proposer), here=True)
+    check_load(folder, load, proposer, here=True)
     dynamo_worker = _dynamo()
     config = dynamo_worker.read_options(dynamo_options or ())
     with Status(log=True) as status:
-        files = fetched(load, folder, status)
+        files = open_inventory(folder).download_pair(load, status.on_progress)
     with open_here(load, folder, proposer, log=True) as engine:
         loaded = engine.loaded
         assert loaded is not None

@@ -22,10 +22,8 @@ MOST = 1024
 FAST_LINK = 150 * GIGA
 """Bytes a second from which GPUs are joined by NVLink or Infinity Fabric; PCIe has less."""
 
-TURING, AMPERE, ADA, HOPPER = "Turing", "Ampere", "Ada", "Hopper"
-BLACKWELL, RTX_BLACKWELL = "Blackwell", "RTX Blackwell"
-CDNA3, CDNA4 = "CDNA 3", "CDNA 4"
-AMD = (CDNA3, CDNA4)
+TURING, CDNA3, CDNA4 = "Turing", "CDNA 3", "CDNA 4"
+"""Architectures, as the table names them, with rules of their own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +58,7 @@ class GpuKind:
 
     @property
     def is_amd(self) -> bool:
-        return self.architecture in AMD
+        return self.architecture in (CDNA3, CDNA4)
 
 
 _UNITS = {"memory": GIGA, "bandwidth": TERA, "fp16": TERA, "fp8": TERA, "fp4": TERA, "link": GIGA}

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
@@ -14,10 +14,11 @@ from typing import Any
 from app.deploy import support
 from app.deploy.estimate import assumptions
 from app.deploy.estimate.speed import LOADS
-from app.deploy.gpus import AUTO, parse_gpus
+from app.deploy.gpus import parse_gpus
 from app.deploy.measured import Measured, measured, replan
-from app.deploy.methods import DYNAMO, NONE, VLLM, Needs, acceptance_of, method_named
+from app.deploy.methods import DYNAMO, VLLM, Needs, acceptance_of, method_named
 from app.deploy.model import ModelFacts, find, known_models, of_path, unknown
+from app.deploy.options import PlanOptions
 from app.deploy.planning import make_plan
 from app.deploy.render import Rendered
 from app.deploy.request import Plan, PlanRequest, Targets
@@ -32,32 +33,6 @@ DEFAULT_CONTEXT = 8192
 """Default context, if the model has as many tokens."""
 DEFAULT_PROMPT, DEFAULT_REPLY = 1024, 1024
 """Tokens of a service's prompts and replies, as InferenceX's smallest benchmark has them."""
-
-
-@dataclass(frozen=True, slots=True)
-class PlanOptions:
-    """A plan's options as text and numbers; see ``PlanRequest``."""
-
-    target: str
-    gpus: str
-    engine: str = VLLM
-    method: str = NONE
-    draft: str | None = None
-    depth: int | None = None
-    users: int | None = None
-    context: int | None = None
-    quantization: str = AUTO
-    kv_cache_dtype: str = AUTO
-    acceptance: float | None = None
-    backend: str | None = None
-    task: str | None = None
-    isl: int | None = None
-    osl: int | None = None
-    rps: float | None = None
-    ttft: float | None = None
-    itl: float | None = None
-    price: float | None = None
-    server: str | None = None
 
 
 _AS_GIVEN = "method depth quantization kv_cache_dtype acceptance task price".split()

@@ -9,7 +9,6 @@ model's or method's is refused, and what is not used is said.
 from __future__ import annotations
 
 import math
-import threading
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -24,6 +23,7 @@ from app.deploy.request import Plan, PlanRequest
 from app.deploy.tables import refusal
 from engine.errors import InvalidRequest
 from engine.files import parse_json
+from engine.machine.event_loop import Loop
 
 LARGEST = 8 << 20
 """Bytes of an answer."""
@@ -54,43 +54,33 @@ def figures_of(page: str) -> Figures:
 
 def read(address: str, key: str | None) -> bytes:
     """Return what ``address`` answers. Raises InvalidRequest with what to do."""
-    answers: list[bytes | InvalidRequest] = []
-    ended = threading.Event()
-
-    def work() -> None:
-        try:
-            answers.append(_read(address, key, ended))
-        except InvalidRequest as error:
-            answers.append(error)
-
-    thread = threading.Thread(target=work, daemon=True)
-    thread.start()
-    thread.join(TIMEOUT_S)
-    ended.set()
-    if not answers:
-        raise refusal("from", "slow", address=address, seconds=TIMEOUT_S)
-    if isinstance(answers[0], InvalidRequest):
-        raise answers[0]
-    return answers[0]
+    loop = Loop("figures of a server")
+    try:
+        return loop.start(_read(address, key)).result(TIMEOUT_S)
+    except TimeoutError as error:
+        raise refusal("from", "slow", address=address, seconds=TIMEOUT_S) from error
+    finally:
+        loop.close()
 
 
-def _read(address: str, key: str | None, ended: threading.Event) -> bytes:
+async def _read(address: str, key: str | None) -> bytes:
     # Uncompressed, because a compressed answer may be a thousand times larger than its bytes.
     headers = {"Accept-Encoding": "identity"} | ({"Authorization": f"Bearer {key}"} if key else {})
     try:
-        with httpx2.stream("GET", address, headers=headers, timeout=TIMEOUT_S) as answer:
+        async with (
+            httpx2.AsyncClient(timeout=TIMEOUT_S) as client,
+            client.stream("GET", address, headers=headers) as answer,
+        ):
             if answer.status_code in (401, 403):
                 raise refusal("from", "key", address=address, which="another" if key else "a")
             if answer.status_code == 404:
                 raise refusal("from", "no-figures", address=address)
             answer.raise_for_status()
             content = b""
-            for part in answer.iter_raw():
+            async for part in answer.aiter_raw():
                 content += part
                 if len(content) > LARGEST:
                     raise refusal("from", "large", address=address, most=LARGEST)
-                if ended.is_set():
-                    break
             return content
     except (httpx2.HTTPError, httpx2.InvalidURL, UnicodeError) as error:  # of a key, too
         why = str(error).split("\n", 1)[0]  # a link to a page about the status follows
@@ -104,12 +94,8 @@ def model_of(base: str, key: str | None) -> Mapping[str, Any]:
     return next((each for each in models if each.get("loaded", True)), {})
 
 
-def sglang_of(base: str, key: str | None) -> Mapping[str, Any]:
-    """Return the options that SGLang was started with, empty if it does not tell."""
-    return _json(f"{base}/server_info", key)
-
-
 def _json(address: str, key: str | None) -> Mapping[str, Any]:
+    """Return the object that ``address`` answers with, empty if there is none."""
     try:
         found = parse_json(read(address, key))
     except (InvalidRequest, ValueError):
@@ -230,7 +216,7 @@ def _described(found: Measured, key: str | None) -> Measured:
         hardware = str(model.get("device") or "")
         return replace(found, model=name, engine=FORETOKEN, method=method, hardware=hardware)
     if found.engine == SGLANG:
-        told = sglang_of(found.address, key)
+        told = _json(f"{found.address}/server_info", key)  # the options that it was started with
         named = {theirs: ours for ours, theirs in CAN[SGLANG].items()}
         algorithm = str(told.get("speculative_algorithm") or "")
         # It calls NEXTN and EAGLE the same once it has started.

@@ -9,8 +9,7 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 
 from app import paths
@@ -27,15 +26,6 @@ class ShortcutError(ForetokenError):
     """The icon cannot be installed or removed; the message says why."""
 
 
-@dataclass(frozen=True, slots=True)
-class Menu:
-    """Where icons of one system go. ``install`` takes the command that starts the app; both return the
-    paths that they wrote or removed."""
-
-    install: Callable[[list[str]], list[Path]]
-    remove: Callable[[], list[Path]]
-
-
 def command() -> list[str]:
     """Return the command of the icon: this installation's, whatever the current folder is."""
     python = Path(sys.executable)
@@ -45,30 +35,35 @@ def command() -> list[str]:
 
 def install() -> list[Path]:
     """Install the icon and return the files. Raises ShortcutError."""
-    return _doing("installed", lambda: _menu().install(command()))
+    with _doing("installed"):
+        if sys.platform == "win32":
+            return _install_on_windows(command())
+        if sys.platform == "darwin":
+            return _install_on_macos(command())
+        return _install_on_linux(command())
 
 
 def remove() -> list[Path]:
     """Remove the icon and return the files that were there. Raises ShortcutError."""
-    return _doing("removed", _menu().remove)
+    with _doing("removed"):
+        if sys.platform == "win32":
+            return _gone([_link()])
+        if sys.platform == "darwin":
+            return _gone([_bundle()])
+        removed = _gone([_entry(), *_linux_icons()])
+        _tell_desktop()
+        return removed
 
 
-def _doing(what: str, act: Callable[[], list[Path]]) -> list[Path]:
+@contextlib.contextmanager
+def _doing(what: str) -> Iterator[None]:
     try:
-        return act()
+        yield
     except (OSError, subprocess.SubprocessError) as error:
         place = getattr(error, "filename", None) or "the folder of icons"
         raise ShortcutError(
             f"The icon could not be {what}: {what_failed(error)}. Check the permissions of {place}."
         ) from error
-
-
-def _menu() -> Menu:
-    if sys.platform == "win32":
-        return Menu(_install_on_windows, lambda: _gone([_link()]))
-    if sys.platform == "darwin":
-        return Menu(_install_on_macos, lambda: _gone([_bundle()]))
-    return Menu(_install_on_linux, _remove_on_linux)
 
 
 def _icon(name: str) -> Path:
@@ -95,12 +90,6 @@ def _install_on_linux(words: list[str]) -> list[Path]:
     entry.write_text(desktop_entry(words), encoding="utf-8")
     _tell_desktop()
     return [entry, *icons]
-
-
-def _remove_on_linux() -> list[Path]:
-    removed = _gone([_entry(), *_linux_icons()])
-    _tell_desktop()
-    return removed
 
 
 def _data_home() -> Path:

@@ -86,10 +86,6 @@ class StoredCalls:
         return (reply, *(each.answer for each in self.calls))
 
 
-def write_calls(calls: StoredCalls | None) -> str | None:
-    return None if calls is None else json.dumps(asdict(calls), ensure_ascii=False)
-
-
 def read_calls(text: str | None) -> StoredCalls | None:
     if not text:
         return None
@@ -105,12 +101,6 @@ class ChatTools:
 
     off: frozenset[str] = frozenset()
     trusted: frozenset[str] = frozenset()
-
-
-def write_chat_tools(tools: ChatTools) -> str | None:
-    if tools == ChatTools():
-        return None
-    return json.dumps({"off": sorted(tools.off), "trusted": sorted(tools.trusted)})
 
 
 def read_chat_tools(text: str | None) -> ChatTools:
@@ -228,8 +218,11 @@ def read_message(
     )
 
 
-def write_system(system: SystemPrompt | None) -> str | None:
-    return None if system is None else json.dumps({"name": system.name, "text": system.text})
+def written(value: StoredCalls | ChatTools | SystemPrompt | None) -> str | None:
+    """Return a value as JSON, with lists for sets."""
+    if value is None:
+        return None
+    return json.dumps(asdict(value), ensure_ascii=False, default=sorted)
 
 
 def read_system(text: str | None) -> SystemPrompt | None:

@@ -27,9 +27,7 @@ from app.storage.rows import (
     read_message,
     read_system,
     shorten,
-    write_calls,
-    write_chat_tools,
-    write_system,
+    written,
 )
 from engine.files import parse_json
 from engine.values.messages import Message
@@ -38,8 +36,6 @@ MOST_WORDS = 50
 """Words of a search. SQLite refuses more than some hundred, and each takes time."""
 _AS_THEY_ARE = "role text status marks error shown left_out model method edited".split()
 """Fields of a message that are stored as they are."""
-UNDO_S = 3600.0
-"""Seconds in which a deletion can be undone, unless the app ends sooner."""
 
 
 class Store(StoreFile):
@@ -120,7 +116,7 @@ class Store(StoreFile):
 
     def use_system(self, chat: int, system: SystemPrompt | None) -> None:
         """Set a chat's system prompt; None: that of the settings."""
-        self._do("update chats set system = ? where id = ?", [write_system(system), chat])
+        self._do("update chats set system = ? where id = ?", [written(system), chat])
 
     def system_of(self, chat: int) -> SystemPrompt | None:
         rows = self._rows("select system from chats where id = ?", [chat])
@@ -132,7 +128,7 @@ class Store(StoreFile):
         return read_chat_tools(rows[0]["tools"]) if rows else ChatTools()
 
     def use_tools(self, chat: int, tools: ChatTools) -> None:
-        self._do("update chats set tools = ? where id = ?", [write_chat_tools(tools), chat])
+        self._do("update chats set tools = ? where id = ?", [written(tools), chat])
 
     # ---- folders
 
@@ -183,17 +179,17 @@ class Store(StoreFile):
     def delete(self, chat: int) -> float:
         """Delete a chat; return the time that ``restore`` takes."""
         with self._change() as db:
-            return self._deleted(db, store_tree.remove_chat(db, chat))
+            return store_tree.remove_chat(db, chat)
 
     def clear(self, chat: int) -> float:
         """Delete all messages of a chat but not the chat; return the time that ``restore`` takes."""
         with self._change() as db:
-            return self._deleted(db, store_tree.remove_messages(db, chat))
+            return store_tree.remove_messages(db, chat)
 
     def delete_message(self, message: int) -> float:
         """Delete a message and its descendants; return the time that ``restore`` takes."""
         with self._change() as db:
-            return self._deleted(db, store_tree.remove(db, message))
+            return store_tree.remove(db, message)
 
     def restore(self, deleted: float) -> int | None:
         """Undo a deletion; return the chat, or None if it is too late."""
@@ -208,11 +204,6 @@ class Store(StoreFile):
         with self._lock, self._explained():
             self._db.conn.execute("vacuum")  # free pages still contain what was deleted
             self._db.conn.execute("pragma wal_checkpoint(truncate)")
-
-    @staticmethod
-    def _deleted(db: Any, stamp: float) -> float:
-        store_tree.forget(db, stamp - UNDO_S)
-        return stamp
 
     # ---- messages
 
@@ -365,7 +356,7 @@ class Store(StoreFile):
                     created=now,
                     statistics=json.dumps(each.statistics),
                     files=store_attachments.write_references(db, each.files, now),
-                    calls=write_calls(each.calls),
+                    calls=written(each.calls),
                 )
             store_tree.settle(db, chat)
             return chat
@@ -401,7 +392,7 @@ class Store(StoreFile):
 
     def save_calls(self, message: int, calls: StoredCalls | None) -> None:
         """Store the calls of a reply, with what became of them so far."""
-        self._do("update messages set calls = ? where id = ?", [write_calls(calls), message])
+        self._do("update messages set calls = ? where id = ?", [written(calls), message])
 
     def trace(self, message: int) -> tuple[str, ...]:
         """Return the reply's events as JSON lines."""
@@ -426,7 +417,7 @@ def _new_chat(db: Any, title: str, system: SystemPrompt | None, folder: int | No
     cursor = db.execute(
         "insert into chats (title, titled, created, updated, system, folder) values "
         "(?, ?, ?, ?, ?, (select id from folders where id = ?))",
-        [shorten(title), "user" if title else "", now, now, write_system(system), folder],
+        [shorten(title), "user" if title else "", now, now, written(system), folder],
     )
     return int(cursor.lastrowid)
 

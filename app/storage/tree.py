@@ -17,6 +17,9 @@ from typing import Any
 from app.storage.rows import shorten
 from engine.files import parse_json
 
+UNDO_S = 3600.0
+"""Seconds in which a deletion can be undone, unless the app ends sooner."""
+
 PATH = """with recursive path(id) as (
     select id from messages where chat = ? and parent is null and shown and deleted is null
     union all
@@ -157,12 +160,14 @@ def settle(db: Any, chat: int | None = None) -> None:
 
 
 def _stamp(db: Any) -> float:
-    """Return the time, or a later one, so that it is later than every earlier deletion."""
+    """Return the time of a deletion, later than every earlier one; forget those of ``UNDO_S`` ago."""
     (last,) = db.execute(
         "select max(d) from (select max(deleted) d from messages union all "
         "select max(deleted) from chats)"
     ).fetchone()
-    return max(time.time(), (last or 0.0) + 1e-3)
+    now: float = max(time.time(), (last or 0.0) + 1e-3)
+    forget(db, now - UNDO_S)
+    return now
 
 
 _COPIED = (

@@ -123,36 +123,24 @@ Entry = tuple[str, dict[str, object]]
 """A section of the catalog, and what stands there."""
 
 
-@dataclass(frozen=True, slots=True)
-class TrainingJob:
-    """A recipe, replacements for its ``target`` and ``prompts`` (None: its own), and the run's folder."""
+def train_drafter(recipe: Recipe, target: str, out: Path, data_dir: Path, *, resume: bool) -> Path:
+    """Train a drafter for the pair ``target``, add it to the catalog and return its folder.
 
-    recipe: Recipe
-    target: str | None
-    prompts: str | None
-    out: Path
-    resume: bool
-
-
-def train_drafter(job: TrainingJob, data_dir: Path) -> Path:
-    """Train a drafter, add it to the catalog and return its folder.
-
-    The run's progress file records how it ended. Raises CatalogError, PromptsError, ModelError,
-    RecordingError, DiskError.
+    The progress file of the run's folder ``out`` records how it ended. Raises CatalogError, PromptsError,
+    ModelError, RecordingError, DiskError.
     """
     from engine.train.run import distil
 
-    recipe, progress = job.recipe, ProgressFile(RunDirectory(job.out).progress)
-    with _end_written(progress, job.out):
+    progress = ProgressFile(RunDirectory(out).progress)
+    with _end_written(progress, out):
         inventory = open_inventory(data_dir)
-        pair = inventory.resolve(LoadRequest.parse(job.target or recipe.target))
-        stage = replace(recipe.replies, prompts=job.prompts or recipe.replies.prompts)
-        prompts = prompts_of(stage, recipe.seed, data_dir)
-        target = inventory.download(pair.target)
+        pair = inventory.resolve(LoadRequest.parse(target))
+        prompts = prompts_of(recipe.replies, recipe.seed, data_dir)
+        place = inventory.download(pair.target)
         # A draft only makes recording faster, so none is downloaded.
         draft = None if pair.draft is None else inventory.locate(pair.draft)
         recipe = replace(recipe, target=pair.target.name)  # as people call it, for the card
-        folder = distil(recipe, target, prompts, job.out, resume=job.resume, draft=draft).resolve()
+        folder = distil(recipe, place, prompts, out, resume=resume, draft=draft).resolve()
         identity = _enter(pair, recipe, folder, inventory, data_dir)
         progress.write(Phase.DONE, folder=str(folder), pair=identity)
     return folder

@@ -181,13 +181,13 @@ def download(
 
     inventory = found.inventory_in(data_dir)
     if names_repository(model):
-        hub.download_repository(model, file, inventory)
-        return
-    pairing = inventory.resolve(LoadRequest.parse(model))
-    instead = "Leave it out, or give the model's repository, which `foretoken models` lists."
-    require(not file, "file", f"chooses in a repository, which {model} is not. {instead}")
-    drafting = pairing.target.companions if pairing.draft is None else (pairing.draft,)
-    for spec in (pairing.target, *drafting):
+        target, draft = hub.in_repository(model, file, inventory), None
+    else:
+        pairing = inventory.resolve(LoadRequest.parse(model))
+        instead = "Leave it out, or give the model's repository, which `foretoken models` lists."
+        require(not file, "file", f"chooses in a repository, which {model} is not. {instead}")
+        target, draft = pairing.target, pairing.draft
+    for spec in (target, *(target.companions if draft is None else (draft,))):
         with Status() as status:
             folder = inventory.download(spec, status.on_progress)
         print(f"{spec.name} is in {folder}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 import typer
@@ -18,7 +18,7 @@ from app.cli.text.output import harmless, table
 from engine.errors import DownloadError, InvalidRequest, ModelError
 
 if TYPE_CHECKING:
-    from engine.loading.inventory import Inventory, Repository
+    from engine.loading.inventory import Inventory, ModelSpec
     from engine.machine.secrets import Secret
 
 
@@ -30,17 +30,17 @@ def search(
     """Search Hugging Face for GGUF repositories, most downloaded first."""
 
     hits = inventory_in(data_dir).search(" ".join(words))
-    rows = [(one.name, one.downloads, one.likes, "gated" if one.gated else "") for one in hits]
-    if rows:
-        shown = [(name, f"{down:,}", f"{likes:,}", gated) for name, down, likes, gated in rows]
-        print(table(("repository", "downloads", "likes", ""), shown, frozenset({1, 2})))
+    if hits:
+        rows = [
+            (one.name, f"{one.downloads:,}", f"{one.likes:,}", "gated" if one.gated else "")
+            for one in hits
+        ]
+        print(table(("repository", "downloads", "likes", ""), rows, frozenset({1, 2})))
         print(f"Files and what fits: foretoken models look-up {hits[0].name}")
     else:
         print("No GGUF repository found. Try fewer words.")
     if as_json:
-        keys = ("name", "downloads", "likes", "gated")
-        found = [dict(zip(keys, (*row[:3], bool(row[3])), strict=True)) for row in rows]
-        print(json.dumps({"repositories": found}, ensure_ascii=False))
+        print(json.dumps({"repositories": list(map(asdict, hits))}, ensure_ascii=False))
 
 
 def check_catalog(data_dir: options.DataDirOption = None) -> None:
@@ -94,28 +94,18 @@ def look_up(
         print(json.dumps({**facts, "reason": listing.reason, "models": models}, ensure_ascii=False))
 
 
-def download_repository(text: str, file: str, inventory: Inventory) -> None:
-    """Download the repository's only model, or the one in ``file``. Raises DownloadError."""
-    from app.cli.loading import Status
-
+def in_repository(text: str, file: str, inventory: Inventory) -> ModelSpec:
+    """Return the repository's only model, or the one in ``file``. Raises DownloadError."""
     listing = inventory.look_up(text)
     spec = next((one for one in listing.choices if one.file == file), None)
     if spec is None and not file and len(listing.choices) == 1:
         spec = listing.choices[0]
     if spec is None:
-        raise DownloadError(_which(listing, file))
-    for one in (spec, *spec.companions):
-        with Status() as status:
-            place = inventory.download(one, status.on_progress)
-        print(f"{one.name} is in {place}")
-
-
-def _which(listing: Repository, file: str) -> str:
-    if listing.reason:
-        return listing.reason
-    listed = ", ".join(one.file or "the whole (without --file)" for one in listing.choices)
-    problem = f"holds no {file}" if file else "has several models"
-    return f"{listing.name} {problem}. Choose one with --file: {listed}."
+        listed = ", ".join(one.file or "the whole (without --file)" for one in listing.choices)
+        problem = f"holds no {file}" if file else "has several models"
+        which = f"{listing.name} {problem}. Choose one with --file: {listed}."
+        raise DownloadError(listing.reason or which)
+    return spec
 
 
 def token(forget: bool = Option(False, "--forget", help="Delete the stored token.")) -> None:

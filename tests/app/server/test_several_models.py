@@ -142,8 +142,8 @@ def fakes(
         tmp_path,
         tmp_path / "models",
         system=System("linux", home, {}, root=home / "root"),
-        serving=Serving(True),
     )
+    runtime.serving = Serving(True)
     runtime.found.remember(beside("stories260K"))
     with served(runtime) as running, running.client() as client:
         told = Fakes(client, runtime)
