@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
 from huggingface_hub import constants
@@ -17,17 +16,6 @@ from app.storage.store import Store
 from app.training.runs import Trainings
 from engine.errors import DiskError, InvalidRequest, what_failed
 from engine.files import size_on_disk
-
-
-@dataclass(frozen=True, slots=True)
-class UserData:
-    """The user's chats, and the bytes of their file, of what drafting remembers and learned, and of what
-    trainings recorded."""
-
-    chats: int
-    chat_bytes: int
-    remembered_bytes: int
-    recorded_bytes: int
 
 
 def folders(data_dir: Path, models: Path) -> dict[str, Path]:
@@ -59,15 +47,17 @@ class StoredData:
         within = name == "data" and folder in models.parents
         return size - size_on_disk(models) if within else size
 
-    def user_data(self) -> UserData:
-        """Return what ``forget`` would delete."""
-        return UserData(
-            len(self._store.chats()),
-            sum(map(size_on_disk, self._chat_files())),
-            size_on_disk(paths.remembered(self._runtime.data_dir))
-            + size_on_disk(paths.learned(self._runtime.data_dir)),
-            sum(map(size_on_disk, self._trainings.recordings())),
-        )
+    def user_data(self) -> dict[str, int]:
+        """Return what ``forget`` would delete: the number of chats, and the bytes of their file, of what
+        drafting remembers and learned, and of what trainings recorded."""
+        data_dir = self._runtime.data_dir
+        remembered = (paths.remembered(data_dir), paths.learned(data_dir))
+        return {
+            "chats": len(self._store.chats()),
+            "chat_bytes": sum(map(size_on_disk, self._chat_files())),
+            "remembered_bytes": sum(map(size_on_disk, remembered)),
+            "recorded_bytes": sum(map(size_on_disk, self._trainings.recordings())),
+        }
 
     def forget(self) -> None:
         """Delete the user's data for good: chats with their folders, damaged chat files, what drafting

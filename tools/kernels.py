@@ -210,7 +210,7 @@ def measure(
     folder = paths.data_folder(data_dir)
     taken: list[Step] = []
     for load in loads:
-        with open_here(load, folder) as engine:
+        with open_here(load, folder) as (engine, _):
             taken += engine.measure(lambda model: steps(model, repeats=repeats))
     use_threads(threads)  # what follows runs in this thread, not in the engine's
     memory = Memory()

@@ -140,11 +140,9 @@ def chat(
         output.check_writable(trace, "trace")
     check_settings(folder, load)
     with (
-        open_for_command(load, folder, proposer) as engine,
+        open_for_command(load, folder, proposer) as (engine, loaded),
         contextlib.ExitStack() as scope,
     ):
-        loaded = engine.loaded
-        assert loaded is not None
         defaults = Defaults(folder)
         if not drafting.chosen and (measured := defaults.of(loaded)):
             print(f"Note: the default of this pair is {measured}.", file=sys.stderr)

@@ -241,8 +241,8 @@ def _resolved(
 
 def open_for_command(
     request: LoadRequest, data_dir: Path, *proposers: str | None
-) -> contextlib.AbstractContextManager[SwitchingEngine]:
-    """Load a pair, here or on a server, and yield its engine; close it at the end.
+) -> contextlib.AbstractContextManager[tuple[SwitchingEngine, Loaded]]:
+    """Load a pair, here or on a server, and yield its engine with the pair; close it at the end.
 
     Raises InvalidRequest before anything is loaded if one of ``proposers`` needs more than the pair
     has.
@@ -254,7 +254,7 @@ def open_for_command(
 
 def open_here(
     request: LoadRequest, data_dir: Path, *proposers: str | None, log: bool = False
-) -> contextlib.AbstractContextManager[LocalEngine]:
+) -> contextlib.AbstractContextManager[tuple[LocalEngine, Loaded]]:
     """Do the same on this machine, for what the interface of ``Engine`` does not measure. Raises
     InvalidRequest for a server too. ``log``: see ``Status``."""
     from engine.local.engine import LocalEngine
@@ -271,7 +271,7 @@ def _opened(
     *,
     here: bool = False,
     log: bool = False,
-) -> Iterator[E]:
+) -> Iterator[tuple[E, Loaded]]:
     from app import paths
     from app.inventory import open_inventory
 
@@ -293,7 +293,7 @@ def _opened(
             loaded = engine.load(request, status)
         for note in loaded.notes:
             print(f"Note: {note}", file=sys.stderr)
-        yield engine
+        yield engine, loaded
 
 
 def compile_before(request: LoadRequest, status: Status) -> None:

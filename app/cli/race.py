@@ -112,15 +112,14 @@ def race(
         open_inventory(folder).check_room((load, base_load))
     with contextlib.ExitStack() as stack:
 
-        def opened(request: LoadRequest, *proposers: str | None) -> Engine:
+        def opened(request: LoadRequest, *proposers: str | None) -> tuple[Engine, Loaded]:
             return stack.enter_context(open_for_command(request, folder, *proposers))
 
         if base_load == load:
-            engine = base_engine = opened(load, drafts, rivals)
+            engine, loaded = base_engine, base_loaded = opened(load, drafts, rivals)
         else:
-            engine, base_engine = opened(load, rivals), opened(base_load, drafts)
-        loaded, base_loaded = engine.loaded, base_engine.loaded
-        assert loaded is not None and base_loaded is not None
+            engine, loaded = opened(load, rivals)
+            base_engine, base_loaded = opened(base_load, drafts)
         usual = [
             _usual_base(base_loaded, rules[0]),
             replace(Defaults(folder).speculation(loaded), acceptance=rules[1]),

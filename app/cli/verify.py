@@ -146,9 +146,11 @@ def _compare(
         return  # this is what ``auto`` was
     kind = load.quantization
     try:
-        with open_here(load, folder) as engine, progress("Comparing") as on_progress:
-            assert engine.loaded is not None
-            made.name, kind = engine.loaded.name, engine.loaded.quantization
+        with (
+            open_here(load, folder) as (engine, loaded),
+            progress("Comparing") as on_progress,
+        ):
+            made.name, kind = loaded.name, loaded.quantization
 
             def tell(done: int, total: int) -> None:
                 on_progress(done, total)

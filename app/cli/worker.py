@@ -54,9 +54,7 @@ def worker(
     config = dynamo_worker.read_options(dynamo_options or ())
     with Status(log=True) as status:
         files = open_inventory(folder).download_pair(load, status.on_progress)
-    with open_here(load, folder, proposer, log=True) as engine:
-        loaded = engine.loaded
-        assert loaded is not None
+    with open_here(load, folder, proposer, log=True) as (engine, loaded):
         from app.worker.model_card import write_model_card
         from engine.api import slug
 

@@ -103,7 +103,7 @@ def exam(
     load = LoadRequest.parse(
         pair, device=device, native=native, cuda_graphs=cuda_graphs, threads=threads
     )
-    with open_for_command(load, paths.data_folder(data_dir)) as engine:
+    with open_for_command(load, paths.data_folder(data_dir)) as (engine, _):
         examples = held.questions(count, seed)
         with progress("Asking") as on_progress:
             scores, failed = held.run(engine, examples, on_progress)

@@ -54,13 +54,10 @@ def load(
     if load.parallel is None:
         load = replace(load, parallel=min(max(plan.clients), MAX_ROWS))
     load = replace(load, context=load.context or CONTEXT)
-    with open_here(load, paths.data_folder(data_dir), proposer) as engine:
-        assert engine.loaded is not None
-        at_once = engine.loaded.capabilities.parallel
-        print(
-            f"{engine.loaded.name} in {engine.loaded.quantization}, {at_once} concurrent requests."
-        )
-        speculation = Speculation(proposer=proposer or engine.loaded.capabilities.preferred)
+    with open_here(load, paths.data_folder(data_dir), proposer) as (engine, loaded):
+        at_once = loaded.capabilities.parallel
+        print(f"{loaded.name} in {loaded.quantization}, {at_once} concurrent requests.")
+        speculation = Speculation(proposer=proposer or loaded.capabilities.preferred)
         token_prompts = [
             engine.tokens(Request(messages=(Message("user", question),), speculation=speculation))
             for question in questions
@@ -69,7 +66,7 @@ def load(
             contenders: list[bench.Contender] = [bench.ours(engine, speculation)]
             if llama_cpp is not None:
                 slots = max(plan.clients)
-                peer = bench.llama_server(engine.loaded, llama_cpp, load.context or CONTEXT, slots)
+                peer = bench.llama_server(loaded, llama_cpp, load.context or CONTEXT, slots)
                 contenders.append(stack.enter_context(peer))
             rows = bench.run(contenders, token_prompts, plan, _print_row)
     print(f"\n{table(*bench.table(rows), frozenset(range(1, 6)))}")

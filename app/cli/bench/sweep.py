@@ -70,9 +70,7 @@ def sweep(
     if out is not None:
         check_writable(report_file(out))
     check_settings(folder, load)
-    with open_for_command(load, folder, *(wanted or ())) as engine:
-        loaded = engine.loaded
-        assert loaded is not None
+    with open_for_command(load, folder, *(wanted or ())) as (engine, loaded):
         measuring.check_tunable(loaded)
         every = tuple(name for name in loaded.capabilities.names if name != PLAIN)
         plan = bench.Plan(
@@ -217,9 +215,7 @@ def compare(
     for value in depth or ():
         Speculation(depth=value)
     folder = paths.data_folder(data_dir)
-    with open_here(load, folder, *(proposer or ())) as engine:
-        loaded = engine.loaded
-        assert loaded is not None
+    with open_here(load, folder, *(proposer or ())) as (engine, loaded):
         names = proposer or [name for name in loaded.capabilities.names if name != PLAIN]
         settings = tuple(
             sweep.Setting(name, value, control)

@@ -64,7 +64,7 @@ def test_a_server_cannot_steer_the_terminal(foretoken: Foretoken, chat: Any, fil
 def chat(foretoken: Foretoken, file: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """``chat("question", typed="y\\n")``, answered by an engine that calls what the question names."""
     engine = calling_engine()
-    opened = contextlib.nullcontext(engine)
+    opened = contextlib.nullcontext((engine, engine.loaded))
     monkeypatch.setattr("app.cli.chat.open_for_command", lambda *_: opened)
 
     def run(question: str, *words: object, typed: str | None = None) -> Result:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 import typer
@@ -182,9 +182,9 @@ class SettingsBackend:
     @endpoint
     def asked(self, data: View | None = None) -> View:
         """Return how much is stored of the user's data."""
-        sizes = asdict(self.data.user_data())
         return {
-            name: value if name == "chats" else format_bytes(value) for name, value in sizes.items()
+            name: value if name == "chats" else format_bytes(value)
+            for name, value in self.data.user_data().items()
         }
 
     @endpoint
