@@ -11,7 +11,6 @@ from pathlib import Path
 from app.inventory.model_folders import (
     add_folder,
     forget_model,
-    model_folders,
     recent_models,
     remember_models,
     remove_folder,
@@ -143,11 +142,6 @@ class FoundModels:
             self.version += 1
 
     # ---- folders
-
-    @property
-    def folders(self) -> tuple[Path, ...]:
-        """The folders that the user added."""
-        return model_folders(self._data_dir)
 
     def add(self, folder: Path) -> None:
         """Add a folder and scan. Raises InvalidRequest for a missing folder, DiskError."""

@@ -9,7 +9,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -100,15 +100,8 @@ class StoreFile:
         with self._lock, self._explained():
             if self._no_room:
                 self._open_again()
-            connection = self._db.conn
-            connection.execute("begin immediate")
-            try:
-                yield connection
-                connection.execute("commit")
-            except BaseException:
-                with suppress(sqlite3.Error):  # sqlite has rolled back by itself after some errors
-                    connection.execute("rollback")
-                raise
+            with store_schema.transaction(self._db.conn):
+                yield self._db.conn
 
     @contextmanager
     def _explained(self) -> Iterator[None]:

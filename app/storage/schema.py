@@ -131,6 +131,19 @@ def open_readable(path: Path) -> Database:
 
 
 @contextmanager
+def transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    """Write what this block does as a whole, or nothing of it."""
+    connection.execute("begin immediate")
+    try:
+        yield
+        connection.execute("commit")
+    except BaseException:
+        with suppress(sqlite3.Error):  # sqlite has rolled back by itself after some errors
+            connection.execute("rollback")
+        raise
+
+
+@contextmanager
 def explained(path: Path) -> Iterator[None]:
     """Turn errors of opening the file into StoreErrors that say what to do."""
     try:
@@ -211,16 +224,9 @@ def _prepared(connection: sqlite3.Connection, path: Path, check: bool) -> Databa
     connection.execute("pragma synchronous = normal")
     # In pages of 4 KB. Small, as a copy of the database file alone lacks what is only in the log.
     connection.execute("pragma wal_autocheckpoint = 64")
-    # One transaction: another process may be opening the same file.
-    connection.execute("begin immediate")
-    try:
+    with transaction(connection):  # another process may be opening the same file
         _check_version(connection, path)
         migrated = _migrate(connection)
-    except BaseException:
-        with suppress(sqlite3.Error):  # sqlite has rolled back by itself after some errors
-            connection.execute("rollback")
-        raise
-    connection.execute("commit")
     if migrated:
         with suppress(sqlite3.OperationalError):  # no room for a copy, or another process reads
             connection.execute("vacuum")  # every table at the page that new files have it at

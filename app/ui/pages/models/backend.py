@@ -58,6 +58,7 @@ class ModelsBackend:
             self.runtime.look_again()
         elif asked.get("look"):
             found.scan_once()
+        listed = model_folders.model_folders(self.runtime.data_dir)
         looking = found.scanning  # asked first: what is found by the end is in the last answer
         return {
             "rows": self.rows.all(),
@@ -65,7 +66,7 @@ class ModelsBackend:
             "comparing": found.working,
             "problems": list(self.runtime.catalog.problems),
             "unusable": self._unusable(found.found),
-            "folders": [self._folder(path) for path in found.folders],
+            "folders": [self._folder(path) for path in listed],
         }
 
     def _place(self, place: str) -> str:
