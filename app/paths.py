@@ -8,11 +8,6 @@ import platformdirs
 
 from engine.errors import ForetokenError, what_failed
 
-
-class DataFolderError(ForetokenError):
-    """The folder for chats and settings cannot be used."""
-
-
 _APP = Path(__file__).resolve().parent
 
 
@@ -70,7 +65,7 @@ def learned(data_dir: Path) -> Path:
 
 def data_folder(chosen: Path | None = None) -> Path:
     """Return the folder for chats and settings, created with mode 0700 if absent; ``chosen`` replaces the
-    system's default. Raises DataFolderError."""
+    system's default. Raises ForetokenError."""
     folder = chosen or Path(platformdirs.user_data_dir("foretoken", appauthor=False))
     try:
         folder = folder.expanduser()
@@ -79,7 +74,7 @@ def data_folder(chosen: Path | None = None) -> Path:
         probe.touch()
         probe.unlink(missing_ok=True)
     except (OSError, RuntimeError) as error:  # RuntimeError: the home folder of nobody
-        raise DataFolderError(
+        raise ForetokenError(
             f"Chats and settings cannot be saved in {folder}: {what_failed(error).rstrip('.')}. "
             "Choose another folder with --data-dir."
         ) from error

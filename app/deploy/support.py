@@ -26,12 +26,8 @@ POOR_GAIN = 0.7
 def check(request: PlanRequest) -> None:
     """Raise InvalidRequest, with a remedy, if engine, method, target, format and GPU cannot be
     combined."""
-    engine, method, target, gpu = (
-        request.computes,
-        request.method,
-        request.target,
-        request.gpus.kind,
-    )
+    engine, method = request.computes, request.method
+    target, gpu = request.target, request.gpus.kind
     name = NAMES[engine]
     weights = target.format if request.quantization == AUTO else request.quantization
     if request.engine == DYNAMO and gpu.is_amd:
@@ -145,12 +141,8 @@ def _said(plan: Plan, name: str, values: dict[str, Any]) -> str:
 
 
 def _about_layout(plan: Plan) -> Iterator[Note]:
-    gpu, layout, request, weights = (
-        plan.request.gpus.kind,
-        plan.layout,
-        plan.request,
-        plan.target.format,
-    )
+    request, layout = plan.request, plan.layout
+    gpu, weights = request.gpus.kind, plan.target.format
     if plan.idle > 0:
         yield "idle", {"stay": "stays" if plan.idle == 1 else "stay"}
     if layout.tensor > 1 and not gpu.nvlink:

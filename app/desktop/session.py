@@ -25,21 +25,15 @@ API_IN_USE_S = 600.0
 LOOK_S = 0.5
 
 
-class NoAnswer(ForetokenError):
-    """Another app has the data folder, and cannot be reached."""
-
-    def __init__(self, data_dir: Path) -> None:
-        super().__init__(
+def show_running(data_dir: Path) -> None:
+    """Open a window of the app that uses this folder already. Raises ForetokenError if it cannot be
+    reached."""
+    other = instance.running(data_dir)
+    if other is None:
+        raise ForetokenError(
             f"Another Foretoken is using {data_dir} and does not answer. Quit it, or start "
             "with another --data-dir."
         )
-
-
-def show_running(data_dir: Path) -> None:
-    """Open a window of the app that uses this folder already. Raises NoAnswer."""
-    other = instance.running(data_dir)
-    if other is None:
-        raise NoAnswer(data_dir)
     shown = open_window(other.url, profile(data_dir))
     print(f"Foretoken is already running at {other.url}; opened {shown}.", flush=True)
 

@@ -22,10 +22,6 @@ COMMENT = "Chat with language models on this machine"
 _LIMIT_S = 60
 
 
-class ShortcutError(ForetokenError):
-    """The icon cannot be installed or removed; the message says why."""
-
-
 def command() -> list[str]:
     """Return the command of the icon: this installation's, whatever the current folder is."""
     python = Path(sys.executable)
@@ -34,7 +30,7 @@ def command() -> list[str]:
 
 
 def install() -> list[Path]:
-    """Install the icon and return the files. Raises ShortcutError."""
+    """Install the icon and return the files. Raises ForetokenError."""
     with _doing("installed"):
         if sys.platform == "win32":
             return _install_on_windows(command())
@@ -44,7 +40,7 @@ def install() -> list[Path]:
 
 
 def remove() -> list[Path]:
-    """Remove the icon and return the files that were there. Raises ShortcutError."""
+    """Remove the icon and return the files that were there. Raises ForetokenError."""
     with _doing("removed"):
         if sys.platform == "win32":
             return _gone([_link()])
@@ -61,7 +57,7 @@ def _doing(what: str) -> Iterator[None]:
         yield
     except (OSError, subprocess.SubprocessError) as error:
         place = getattr(error, "filename", None) or "the folder of icons"
-        raise ShortcutError(
+        raise ForetokenError(
             f"The icon could not be {what}: {what_failed(error)}. Check the permissions of {place}."
         ) from error
 

@@ -184,12 +184,9 @@ def _is_json(text: object) -> bool:
 
 def _free_name(file: Path) -> Path:
     day = datetime.now().strftime("%Y-%m-%d")
-    for number in count(1):
-        end = "" if number == 1 else f"-{number}"
-        aside = file.with_name(f"{file.stem}-damaged-{day}{end}{file.suffix}")
-        if not aside.exists():
-            return aside
-    raise AssertionError("numbers without end")
+    ends = ("" if number == 1 else f"-{number}" for number in count(1))
+    names = (file.with_name(f"{file.stem}-damaged-{day}{end}{file.suffix}") for end in ends)
+    return next(aside for aside in names if not aside.exists())
 
 
 def _remove(new: Path) -> None:

@@ -28,6 +28,7 @@ from app.desktop.window import Kind
 from app.web.open_pages import LONGEST, OpenPages, routes
 from app.web.request_log import RequestLog
 from app.web.switch import ApiSwitch
+from engine.errors import ForetokenError
 from tests.support.commands import command
 
 posix_only = pytest.mark.skipif(os.name == "nt", reason="runs a shell script")
@@ -100,7 +101,7 @@ def test_an_icon_that_cannot_be_written_is_an_error_with_its_reason(
 ) -> None:
     monkeypatch.setattr(sys, "platform", "linux")
     (home / ".local").write_text("in the way")
-    with pytest.raises(shortcut.ShortcutError, match="could not be installed"):
+    with pytest.raises(ForetokenError, match="could not be installed"):
         shortcut.install()
 
 
@@ -289,7 +290,7 @@ def test_an_app_that_never_answers_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(instance, "START_S", 0.3)
-    with instance.lock(tmp_path), pytest.raises(session.NoAnswer, match="does not answer"):
+    with instance.lock(tmp_path), pytest.raises(ForetokenError, match="does not answer"):
         session.show_running(tmp_path)
 
 

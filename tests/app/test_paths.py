@@ -12,6 +12,7 @@ import pytest
 from app import paths
 from app.runtime import create_runtime
 from engine.api import LoadRequest
+from engine.errors import ForetokenError
 from engine.loading.hub.disk import MODELS_VARIABLE, models_folder
 
 
@@ -47,7 +48,7 @@ def test_the_data_folder_has_a_place_of_its_own_on_this_system(
 def test_a_data_folder_that_is_a_file_is_refused_with_a_remedy(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.touch()
-    with pytest.raises(paths.DataFolderError, match="--data-dir"):
+    with pytest.raises(ForetokenError, match="--data-dir"):
         paths.data_folder(file)
 
 
@@ -69,5 +70,5 @@ def test_models_lie_in_the_data_folder_unless_somebody_says_otherwise(
 )
 def test_a_data_folder_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
-    with pytest.raises(paths.DataFolderError, match="--data-dir"):
+    with pytest.raises(ForetokenError, match="--data-dir"):
         paths.data_folder(tmp_path)

@@ -23,10 +23,8 @@ def render(plan: Plan) -> Rendered:
     """Return the server's scripts and files."""
     comments, before = rendered.says(plan), [*rendered.ranks(plan), *rendered.listens(plan)]
     if plan.request.engine != TRTLLM:
-        copies, variables = (
-            plan.copies_per_start,
-            {**rendered.devices(plan), **environment_of(plan)},
-        )
+        copies = plan.copies_per_start
+        variables = {**rendered.devices(plan), **environment_of(plan)}
         start = command(server(plan, rendered.host(plan), copies), variables)
         inside = server(plan, rendered.host(plan, inside=True), copies)
         container = rendered.docker(plan, rendered.image_of(plan), inside, environment=variables)
