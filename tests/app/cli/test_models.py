@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +68,15 @@ def test_a_folder_is_checked(foretoken: Foretoken, model: Path) -> None:
     assert result.last_json["vocabulary"] == VOCABULARY
     assert result.last_json["fits"] is True
     assert "LlamaForCausalLM" in result.out
+
+
+def test_a_model_does_not_steer_the_terminal(
+    foretoken: Foretoken, model: Path, tmp_path: Path
+) -> None:
+    own = shutil.copytree(model, tmp_path / "own")
+    config = json.loads((own / "config.json").read_text())
+    (own / "config.json").write_text(json.dumps({**config, "architectures": ["Own\x1b[2J"]}))
+    assert "Own?[2J" in foretoken("models", "check", own).out
 
 
 def test_a_folder_without_a_model_is_told(foretoken: Foretoken, tmp_path: Path) -> None:

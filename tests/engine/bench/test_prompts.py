@@ -61,3 +61,11 @@ def test_an_empty_or_absent_file_is_refused(tmp_path: Path) -> None:
 def test_a_file_of_nobodys_home_is_refused_as_absent(tmp_path: Path) -> None:
     with pytest.raises(InvalidRequest, match="~nobody-here"):
         prompts.named("~nobody-here/p.jsonl", tmp_path, vocabulary=10)
+
+
+def test_random_prompts_need_the_size_of_a_vocabulary_which_servers_may_not_tell(
+    tmp_path: Path,
+) -> None:
+    """A sweep of such a server ended with a traceback."""
+    with pytest.raises(InvalidRequest, match="which this server does not report"):
+        prompts.named("random", tmp_path, vocabulary=0)
