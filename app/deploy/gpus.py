@@ -111,9 +111,8 @@ class WeightFormat:
     Embeddings and output head have 16 bits in every format, as in published checkpoints.
     """
 
-    name: str
     width: float
-    experts_only: bool = False
+    experts_only: bool
 
 
 _INT4_WIDTH = (
@@ -122,7 +121,7 @@ _INT4_WIDTH = (
 
 FORMATS = MappingProxyType(
     {
-        name: WeightFormat(name, WIDTHS.get(name, _INT4_WIDTH), experts_only=name in (MXFP4, INT4))
+        name: WeightFormat(WIDTHS.get(name, _INT4_WIDTH), experts_only=name in (MXFP4, INT4))
         for name in (BF16, FP8, AWQ, INT4, NVFP4, MXFP4)
     }
 )

@@ -20,8 +20,6 @@ from engine.loading.inventory import load_catalog
 from engine.yaml_text import YAML_LOADER
 
 _SECTION = r"^{name}:[ \t]*(?:#.*)?$"
-
-
 _NAMING = frozenset({"name", "licence", "note"})
 """Keys that may change without making it another model or pair."""
 
@@ -34,11 +32,8 @@ def is_free(file: Path, shipped: Path, section: str, entry: Mapping[str, object]
     """
     own = _entry(file, shipped, section, entry["id"])
     if own is None:
-        catalog = load_catalog(shipped)
-        specs = {"models": catalog.models, "servers": catalog.servers}
-        taken = {each.id for each in specs.get(section, ())}
-        taken |= {pair.id for pair in catalog.pairs} if section == "pairs" else set()
-        return entry["id"] not in taken
+        shipped_ones = getattr(load_catalog(shipped), section)  # models, pairs or servers
+        return all(each.id != entry["id"] for each in shipped_ones)
     return all(own.get(key) == value for key, value in entry.items() if key not in _NAMING)
 
 
