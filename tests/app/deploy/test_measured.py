@@ -15,7 +15,7 @@ import pytest
 
 from app.cli.text.plan import plan_text
 from app.deploy.gpus import parse_gpus
-from app.deploy.launch_plan import PlanOptions, acceptance_from, cost, facts, plan_for
+from app.deploy.launch_plan import acceptance_from, cost, facts, plan_for
 from app.deploy.measured import (
     LARGEST,
     Measured,
@@ -25,6 +25,7 @@ from app.deploy.measured import (
     replan,
 )
 from app.deploy.model import known_models
+from app.deploy.options import PlanOptions
 from app.deploy.planning import make_plan
 from app.deploy.render import render
 from app.deploy.request import PlanRequest, Targets

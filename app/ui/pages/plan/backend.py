@@ -10,9 +10,10 @@ from shutil import which
 from typing import Any
 
 from app.deploy.gpus import AUTO, FORMATS, KINDS, KV_WIDTHS
-from app.deploy.launch_plan import PlanOptions, facts, plan_for
+from app.deploy.launch_plan import facts, plan_for
 from app.deploy.methods import DEPTHS, ENGINES, METHODS, NAMES, drafts_by
 from app.deploy.model import known_models
+from app.deploy.options import PlanOptions
 from app.deploy.render import render
 from app.ui.endpoints import View, endpoint, waits
 from engine.errors import InvalidRequest
