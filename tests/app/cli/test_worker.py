@@ -22,7 +22,7 @@ def test_whose_worker_has_to_be_said(foretoken: Foretoken) -> None:
 def test_without_dynamo_it_is_said_how_to_get_it(
     foretoken: Foretoken, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delattr("app.cli.worker.fetched")
+    monkeypatch.delattr("app.cli.worker.open_inventory")
     monkeypatch.setitem(sys.modules, "dynamo", None)
     monkeypatch.delitem(sys.modules, "app.worker.dynamo", raising=False)
     result = foretoken("worker", "--dynamo")
@@ -48,7 +48,7 @@ def test_mistakes_are_told_before_anything_is_fetched(
     message: str,
 ) -> None:
     """A model of gigabytes was fetched, and then it had no draft."""
-    monkeypatch.delattr("app.cli.worker.fetched")
+    monkeypatch.delattr("app.cli.worker.open_inventory")
     result = foretoken("worker", "--dynamo", *words)
     assert result.status == 2
     assert message in result.err
