@@ -214,8 +214,8 @@ def test_options_reach_the_proposer(foretoken: Foretoken, model: Path) -> None:
 def test_marks_show_what_was_drafted_without_losing_a_word(
     foretoken: Foretoken, model: Path
 ) -> None:
-    words = ("chat", *TALE, "--pair", model, "--max-tokens", 40, "--proposer", "ngram", "--json")
-    result = foretoken(*words, "--option", "prompt_lookup_min=1", "--marks")
+    words = ("chat", *TALE, "--pair", model, "--max-tokens", 40, "--depth", 4, "--json")
+    result = foretoken(*words, "--proposer", "ngram", "--option", "prompt_lookup_min=1", "--marks")
     shown = result.out.rsplit("\n{", 1)[0]
     assert result.last_json["accepted"] == shown.count("[")
     rejected = result.last_json["drafted"] - result.last_json["accepted"]
