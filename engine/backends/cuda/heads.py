@@ -239,6 +239,16 @@ class HeadMemory:
 class HeadDraft(EagerDraft[R]):
     """See ``Draft``. The host may read and write its operands, or a round."""
 
+    def __init__(
+        self,
+        most: int,
+        read: Callable[[], R],
+        steps: Callable[[Tokens, R], Iterator[Tensor]],
+        target_ids: Tensor | None,
+    ) -> None:
+        super().__init__(most, read, steps, None)
+        self._targets = target_ids
+
     @property
     def inputs(self) -> R:
         """What was read last."""
@@ -274,7 +284,7 @@ class HeadDraft(EagerDraft[R]):
         joint = 1.0
         for step in range(depth):
             p, token = torch.softmax(self.logits(step), dim=-1).max(dim=-1)
-            token = token if self.targets is None else self.targets[token]
+            token = token if self._targets is None else self._targets[token]
             self.chain.on(token.device)[step + 1 : step + 2].copy_(token)
             chosen.append(torch.stack([token.double(), p.double()]))
             if floor and (joint := joint * float(p)) < floor:

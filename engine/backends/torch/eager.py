@@ -264,7 +264,7 @@ class EagerDraft(Generic[R]):
         target_ids: Tensor | None,
     ) -> None:
         self.chain = Tokens(most + 1)
-        self._read, self._steps, self.targets = read, steps, target_ids
+        self._read, self._steps = read, steps
         self._target_ids = None if target_ids is None else target_ids.tolist()
         self._inputs: R
         self._remaining: Iterator[Tensor] = iter(())
