@@ -14,7 +14,7 @@ import pytest
 
 from engine.request import Request
 from tests.app.test_chat_imports import foxes
-from tests.app.ui.chatting import DONE, ask
+from tests.app.ui.chatting import DONE, ask, hold_first
 from tests.support import documents as made
 from tests.support.fake_engine import Script
 from tests.support.recital import REPLIES
@@ -227,17 +227,27 @@ class _Quiet(SimpleHTTPRequestHandler):
 
 
 def test_a_web_page_is_added_by_its_address_with_its_source(page, site: str) -> None:
+    held = hold_first(page, "add_page")
+    dialog = page.locator("dialog[open]")
     page.click(f"{BOX} .attach")
     page.get_by_text("Add a web page").first.click()
-    dialog = page.locator("dialog[open]")
-    page.keyboard.type(f"{site}/none.html")
+    with page.expect_request(lambda asked: "add_page" in (asked.post_data or "")):
+        page.keyboard.type(f"{site}/fox.html")
+        page.keyboard.press("Enter")
+    dialog.get_by_role("button", name="Cancel").click()
+    with page.expect_response(lambda answer: "add_page" in (answer.request.post_data or "")):
+        held[0].continue_()  # what was cancelled is not added
+    page.click(f"{BOX} .attach")
+    page.get_by_text("Add a web page").first.click()
+    dialog.get_by_role("button", name="Add").wait_for()
+    dialog.locator("input").fill(f"{site}/none.html")
     page.keyboard.press("Enter")
     dialog.get_by_text("the server answered 404").wait_for()
     dialog.locator("input").fill(f"{site}/fox.html")
     page.keyboard.press("Enter")
     chip = page.locator(f"{BOX} .file")
     chip.get_by_text("Foxes").wait_for()
-    assert page.locator("dialog[open]").count() == 0
+    assert (chip.count(), dialog.count()) == (1, 0)
     chip.locator("summary").click()
     assert chip.locator("a").get_attribute("href") == f"{site}/fox.html"
     chip.get_by_text("They are red.").wait_for()

@@ -265,6 +265,8 @@ def test_chats_are_listed_renamed_and_deleted(page):
     page.locator(".chat-list li").nth(1).hover()
     page.locator(".chat-list li").nth(1).get_by_title("Rename").click()
     page.fill(".rename", "Renamed")
+    composing = {"key": "Enter", "isComposing": True, "bubbles": True}
+    page.dispatch_event(".rename", "keydown", composing)  # an input method's, which takes a word
     page.keyboard.press("Enter")
     page.wait_for_selector(".chat-list .open:has-text('Renamed')")
     for title, direction in (("Renamed to what takes two lines", "ltr"), ("שלום " * 20, "rtl")):

@@ -245,6 +245,12 @@ def test_a_system_prompt_has_a_name_and_belongs_to_a_chat(page, app):
     open_settings(page)
     page.select_option("[name=chat-system]", "")
     ask(page, "Hi")
+    page.fill("#system-prompt textarea", "Sing.")
+    page.click("[data-act=name-prompt]")
+    page.keyboard.type("Bard")
+    page.keyboard.press("Enter")  # in a chat that has messages: it was shown as using the default
+    page.wait_for_function("document.querySelector('[name=chat-system]').value === 'Bard'")
+    page.fill("#system-prompt textarea", "")
     page.click("[data-action=new]")
     page.select_option("[name=chat-system]", "Poet")
     page.click("[data-act=delete-prompt]")

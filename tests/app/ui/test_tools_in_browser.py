@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import expect
 
 from app.mcp.config import McpFile, ServerConfig
-from tests.app.ui.chatting import DONE, go, send, show_by
+from tests.app.ui.chatting import DONE, go, hold_first, send, show_by
 from tests.app.ui.conftest import App, open_page, serving
 from tests.app.ui.test_accessibility_in_browser import CONTRAST, found
 from tests.app.ui.test_frame_in_browser import held_load, load_again
@@ -87,6 +87,11 @@ def test_a_server_is_added_by_paste_and_its_call_approved_and_answered(page, app
     expect(page.locator(".turn-totals")).to_contain_text("Whole turn")
     expect(page.locator(".msg.assistant")).to_have_count(2)
     expect(page.locator(".msg.assistant .actions")).to_have_count(1)  # those of the turn
+    with app.store() as store:
+        store.leave_out([each.id for each in store.messages(store.chats()[0].id)])
+    page.reload()
+    page.locator("[data-action=give]").click()  # it gave back the first of the turn's replies alone
+    expect(page.locator(".left-out")).to_have_count(0)
     app.runtime.tools.stop("calc")
     page.get_by_role("link", name="Settings").click()
     expect(page.locator("[data-server=calc] .tool-phase")).to_have_text("Not running")
@@ -136,6 +141,16 @@ def test_a_hostile_result_is_text_and_a_refusal_is_told(page):
     page.keyboard.press("Escape")
     send(page, "Which?")
     expect(page.locator(DONE).last).to_contain_text("Tools: none.")
+    held = hold_first(page, "chat_tools")
+    with page.expect_request(lambda asked: "chat_tools" in (asked.post_data or "")):
+        page.click("[data-action=new]")  # its answer comes after that of the chat that is opened then
+    page.locator(".chat-list .open").first.click()
+    page.locator(".tools-button[aria-label=Tools]").wait_for()
+    with page.expect_response(lambda answer: "chat_tools" in (answer.request.post_data or "")):
+        held[0].continue_()
+    page.locator(".tools-button").click()
+    expect(menu.get_by_role("switch", name="calc")).not_to_be_checked()
+    page.keyboard.press("Escape")
 
 
 def test_stop_ends_a_turn_that_waits_and_it_can_be_continued(page):

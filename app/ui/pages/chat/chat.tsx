@@ -4,7 +4,6 @@ import { Eraser, Menu as MenuIcon, PanelRight } from "lucide";
 import { useContext, useEffect, useMemo } from "preact/hooks";
 import { Button, register, useListener } from "../../shared/components";
 import { Server } from "../../shared/frame/hooks";
-import { SettingsStore } from "../../shared/form/settings_store";
 import { typing } from "../../shared/frame/topbar";
 import { useStore } from "../../shared/store";
 import { Composer, ContextMeter, Overflow } from "./composer/composer";
@@ -19,18 +18,9 @@ import { ChatPage } from "./state/page";
 
 function Chat() {
   const server = useContext(Server);
-  const page = useMemo(() => {
-    const made = new ChatPage(server);
-    made.settings = new SettingsStore(made.ask);
-    return made;
-  }, [server]);
+  const page = useMemo(() => new ChatPage(server), [server]);
   const state = useStore(page);
-  useEffect(() => {
-    const { settings } = page;
-    const shown = () => settings.view && page.set({ view: { ...settings.view, settings: settings.values } });
-    const ends = [settings.watch(shown), page.begin()];
-    return () => ends.forEach((end) => end());
-  }, [page]);
+  useEffect(() => page.begin(), [page]);
   useListener(document, "keydown", (event) => onKey(page, event));
   const { chats, drawer, messages, running, side } = state;
   const title = chats.find(({ id }) => id === state.chat)?.title || "New chat";

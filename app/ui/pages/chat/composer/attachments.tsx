@@ -3,7 +3,7 @@
 import { count, several } from "../../../shared/format";
 import { FileText, Globe, Paperclip, X } from "lucide";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
-import { Button, IconButton, Dialog, ErrorNote, Form, Icon, Menu, TextInput } from "../../../shared/components";
+import { FormDialog, IconButton, Icon, Menu, TextInput } from "../../../shared/components";
 import { drafts } from "../../../shared/form/drafts";
 import { answered, away, reason, upload } from "../../../shared/frame/server";
 import type { Attached, ChatPage } from "../types";
@@ -210,8 +210,8 @@ function Blind({ page, files }: { page: ChatPage; files: Attached[] }) {
 // ---- the dialog that adds a web page to a message by its address
 
 export function AddPage({ page, onAdded }: { page: ChatPage; onAdded: ((file: Attached) => void) | null }) {
-  const form = useRef<HTMLFormElement>(null);
-  useLayoutEffect(() => form.current?.querySelector("input")?.focus(), [onAdded]);
+  const input = useRef<HTMLInputElement>(null);
+  useLayoutEffect(() => input.current?.focus(), [onAdded]);
   const onClose = () => page.set({ addingPage: null });
   const [address, setAddress] = useState("");
   const [busy, setBusy] = useState(false);
@@ -221,30 +221,34 @@ export function AddPage({ page, onAdded }: { page: ChatPage; onAdded: ((file: At
     setError("");
     try {
       const found = await answered(page.server.add_page({ address }));
-      onAdded?.(found.private ? await answered(page.server.add_private_page({ address })) : found);
-      setAddress("");
-      onClose();
+      const added = found.private ? await answered(page.server.add_private_page({ address })) : found;
+      if (page.state.addingPage === onAdded) {
+        onAdded?.(added); // else it was cancelled meanwhile
+        setAddress("");
+        onClose();
+      }
     } catch (why) {
       setError(reason(why));
     }
     setBusy(false);
   };
   return (
-    <Dialog title="Add a web page" open={onAdded !== null} onClose={onClose}>
-      <Form class="add-page" ref={form} onSubmit={submit}>
-        <TextInput
-          label="Address"
-          hint="Foretoken reads the page now and adds its text. Nothing else is fetched."
-          value={address}
-          onChange={setAddress}
-          placeholder="https://example.org/page"
-        />
-        <ErrorNote text={error} />
-        <div class="ft-row">
-          <Button onClick={onClose}>Cancel</Button>
-          <Button kind="primary" text={busy ? "Reading …" : "Add"} type="submit" disabled={busy || !address.trim()} />
-        </div>
-      </Form>
-    </Dialog>
+    <FormDialog
+      title="Add a web page"
+      open={onAdded !== null}
+      onClose={onClose}
+      submit={busy ? "Reading …" : "Add"}
+      disabled={busy || !address.trim()}
+      onSubmit={submit}
+      error={error}>
+      <TextInput
+        label="Address"
+        hint="Foretoken reads the page now and adds its text. Nothing else is fetched."
+        value={address}
+        onChange={setAddress}
+        placeholder="https://example.org/page"
+        ref={input}
+      />
+    </FormDialog>
   );
 }

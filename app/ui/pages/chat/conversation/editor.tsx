@@ -1,41 +1,42 @@
 // A question that is edited in its place. It stays open until the edit is accepted, and is kept over a reload.
 
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
-import type { RefObject } from "preact";
 import { Button, Form, onEscape } from "../../../shared/components";
 import { drafts } from "../../../shared/form/drafts";
 import { AttachButton, AttachmentRow, readFiles, takesFiles } from "../composer/attachments";
 import type { Attached, ChatPage, Message, Written } from "../types";
 
-// Focuses the editor when it opens, where the conversation stays: the end would go on being followed, past it.
-export function useEditing(page: ChatPage, area: RefObject<HTMLTextAreaElement | null>) {
+// Returns where the draft of an edit is stored, its box, and what ends it. The box gets the focus when it opens, where
+// the conversation stays: the end would go on being followed, past it.
+function useEditing(page: ChatPage, { id }: Message) {
+  const place = `edit-${id}`;
+  const area = useRef<HTMLTextAreaElement>(null);
   useLayoutEffect(() => {
     page.stay();
     area.current?.focus();
     area.current?.scrollIntoView({ block: "nearest" });
   }, []);
+  const close = () => {
+    drafts.forget(place);
+    page.set({ editing: null });
+  };
+  return { place, area, close };
 }
 
 export function Editor({ page, message }: { page: ChatPage; message: Message }) {
-  const place = `edit-${message.id}`;
+  const { place, area, close } = useEditing(page, message);
   const [value, setValue] = useState(() => {
     const kept = drafts.of(place) as Written;
     return kept.text ? kept : { text: message.text, files: message.files ?? [] };
   });
   const latest = useRef(value);
   latest.current = value;
-  const area = useRef<HTMLTextAreaElement>(null);
   const form = useRef<HTMLFormElement>(null);
-  useEditing(page, area);
   const change = (part: Partial<Written>) => {
     const next = { ...latest.current, ...part };
     latest.current = next;
     setValue(next);
     drafts.keep(place, next);
-  };
-  const cancel = () => {
-    drafts.forget(place);
-    page.set({ editing: null });
   };
   const added = (file: Attached) => change({ files: [...latest.current.files, file] });
   const add = (chosen: File[]) => readFiles(page, chosen, added);
@@ -43,7 +44,7 @@ export function Editor({ page, message }: { page: ChatPage; message: Message }) 
     if (!page.sending.unfinished(value)) page.sending.act({ action: "edit", message: message.id, ...value });
   };
   const key = (event: KeyboardEvent) => {
-    onEscape(cancel)(event);
+    onEscape(close)(event);
     if (event.target === area.current && event.key === "Enter" && !event.shiftKey && !event.isComposing) {
       event.preventDefault();
       form.current?.requestSubmit();
@@ -69,7 +70,7 @@ export function Editor({ page, message }: { page: ChatPage; message: Message }) 
       />
       <div class="editing-buttons ft-row">
         <AttachButton page={page} onFiles={add} onAdded={added} />
-        <Button onClick={cancel}>Cancel</Button>
+        <Button onClick={close}>Cancel</Button>
         <Button kind="primary" type="submit" text="Save and send" />
       </div>
     </Form>
@@ -81,15 +82,9 @@ export function Editor({ page, message }: { page: ChatPage; message: Message }) 
 const [SHORTEST, TALLEST, WIDTH] = [3, 20, 70]; // rows, and letters in one
 
 export function ReplyEditor({ page, message }: { page: ChatPage; message: Message }) {
-  const place = `edit-${message.id}`;
+  const { place, area, close } = useEditing(page, message);
   const [text, setText] = useState(() => drafts.of(place).text || message.reply.answer);
   const rows = text.split("\n").reduce((sum, line) => sum + 1 + Math.floor(line.length / WIDTH), 0);
-  const area = useRef<HTMLTextAreaElement>(null);
-  useEditing(page, area);
-  const close = () => {
-    drafts.forget(place);
-    page.set({ editing: null });
-  };
   const save = async (goOn: boolean) => {
     const answer = await page.ask("edit_reply", { chat: page.state.chat, message: message.id, text });
     if (!answer) return;

@@ -10,7 +10,7 @@ import type { ChatPage, Message } from "../types";
 import { ReplyBody } from "../../../shared/reply_body";
 import { CallList } from "../tools/calls";
 import { FileChip } from "../composer/attachments";
-import type { ComponentChildren, ComponentType, RefObject } from "preact";
+import type { ComponentChildren, RefObject } from "preact";
 import { count, several, speed, times } from "../../../shared/format";
 import { Figures, repeats, SpeedBar } from "../../../shared/figures/figures";
 
@@ -74,7 +74,18 @@ function Question(props: MessageProps) {
   if (props.editing) return <Editor page={page} message={message} />;
   return (
     <>
-      <Parts {...props} />
+      {message.files.length > 0 && (
+        <div class="files ft-row">
+          {message.files.map((file, index) => (
+            <FileChip key={index} page={page} file={file} />
+          ))}
+        </div>
+      )}
+      {message.text && (
+        <div class="body" dir="auto">
+          {message.text}
+        </div>
+      )}
       <div class="user-foot">
         {idle && props.last && (
           <Button small text="Answer" data-action="answer" onClick={() => retry.run(page, message)} />
@@ -88,10 +99,13 @@ function Question(props: MessageProps) {
 
 function Answer(props: MessageProps) {
   const { message, page, idle } = props;
+  const { calls, id } = message;
   if (props.editing) return <ReplyEditor {...props} />;
+  const goOn = () => page.sending.act({ action: "continue", message: id });
   return (
     <>
-      <Parts {...props} />
+      <ReplyBody reply={message.reply} />
+      {calls && <CallList calls={calls} page={page} onContinue={idle && props.last ? goOn : null} />}
       <ReplyState {...props} />
       {message.status !== "running" && (
         <ReplyFoot message={message}>
@@ -101,13 +115,6 @@ function Answer(props: MessageProps) {
       )}
     </>
   );
-}
-
-function Parts({ message, page }: MessageProps) {
-  return partsOf(message).map((kind) => {
-    const Part = PARTS[kind];
-    return <Part key={kind} message={message} page={page} />;
-  });
 }
 
 // Arrows between the versions of a message; the arrow that was pressed keeps the focus.
@@ -140,46 +147,6 @@ function Branches({ page, message }: { page: ChatPage; message: Message }) {
       </span>
       {arrow(1)}
     </span>
-  );
-}
-
-// ---- what a message is made of. A new kind of part is a component in PARTS, and its place in partsOf()
-
-type PartProps = { message: Message; page: ChatPage };
-export const PARTS: Record<string, ComponentType<PartProps>> = {
-  files: ({ message, page }) => (
-    <div class="files ft-row">
-      {message.files.map((file, index) => (
-        <FileChip key={index} page={page} file={file} />
-      ))}
-    </div>
-  ),
-  text: ({ message }) => (
-    <div class="body plain" dir="auto">
-      {message.text}
-    </div>
-  ),
-  reply: ({ message }) => <ReplyBody reply={message.reply} />,
-  calls: MessageCalls,
-};
-
-// Returns the parts of a message in their order.
-export function partsOf(message: Message) {
-  if (message.role === "assistant") return message.calls ? ["reply", "calls"] : ["reply"];
-  return [message.files?.length && "files", message.text && "text"].filter((each) => typeof each === "string");
-}
-
-// The calls of tools that a reply made. The last reply's can be continued where they ended.
-function MessageCalls({ message: { calls, id }, page }: PartProps) {
-  const { messages, running } = page.state;
-  const open = running === null && messages.at(-1)?.id === id;
-  if (!calls) return null;
-  return (
-    <CallList
-      calls={calls}
-      page={page}
-      onContinue={open ? () => page.sending.act({ action: "continue", message: id }) : null}
-    />
   );
 }
 

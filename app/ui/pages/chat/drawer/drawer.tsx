@@ -75,16 +75,16 @@ function SystemChoice({ page, chat, preset, prompts, system }: ChatSettings) {
   const own = chat === null ? prompts.find((each) => each.name === preset) : system;
   const names = prompts.map((each) => each.name);
   if (own && !names.includes(own.name)) names.push(own.name);
-  const choose = (chosen: string) => {
-    page.choose({ preset: chosen, system: prompts.find((each) => each.name === chosen) ?? null });
+  const choose = (chosen: string, all = prompts) => {
+    page.choose({ prompts: all, preset: chosen, system: all.find((each) => each.name === chosen) ?? null });
     if (chat !== null) page.choosing = page.ask("use_system", { chat, name: chosen });
   };
   const save = async () => {
-    const answer = await page.ask("keep_prompt", { name: name?.trim(), text: page.settings.values?.system ?? "" });
+    const chosen = (name ?? "").trim();
+    const answer = await page.ask("keep_prompt", { name: chosen, text: page.settings.values?.system ?? "" });
     if (!answer) return;
-    page.set({ prompts: answer, ...(chat === null ? {} : { system: { name: name?.trim() ?? "", text: "" } }) });
     setName(null);
-    choose(name?.trim() ?? "");
+    choose(chosen, answer);
   };
   const remove = async () => {
     const answer = await page.ask("delete_prompt", { name: own?.name });
@@ -109,7 +109,14 @@ function SystemChoice({ page, chat, preset, prompts, system }: ChatSettings) {
         </div>
       ) : (
         <Form class="ft-row" onSubmit={save}>
-          <TextInput value={name} aria-label="Preset name" placeholder="Preset name" ref={focus} onChange={setName} />
+          <TextInput
+            value={name}
+            maxLength={80}
+            aria-label="Preset name"
+            placeholder="Preset name"
+            ref={focus}
+            onChange={setName}
+          />
           <Button small type="submit" text="Save" />
         </Form>
       )}

@@ -19,20 +19,19 @@ import { memo } from "../../../shared/store";
 import type { Chat, ChatPage, Folder } from "../types";
 import { type ComponentChildren, toChildArray } from "preact";
 
-const DAY = 86_400_000;
 const months = new Intl.DateTimeFormat("en", { month: "long", year: "numeric" });
 
 // Returns [name, chats] for each day or span.
 // `chats` have the newest first.
 function byDay(chats: Chat[], now: Date) {
-  const midnight = new Date(now.getFullYear(), now.getMonth(), now.getDate()).getTime();
+  const midnight = (days: number) => new Date(now.getFullYear(), now.getMonth(), now.getDate() - days).getTime();
   const spans: [number, string][] = [
     [0, "Today"],
     [1, "Yesterday"],
     [7, "Previous 7 days"],
     [30, "Previous 30 days"],
   ];
-  const name = (at: number) => spans.find(([days]) => at >= midnight - days * DAY)?.[1] ?? months.format(at);
+  const name = (at: number) => spans.find(([days]) => at >= midnight(days))?.[1] ?? months.format(at);
   const days = new Map<string, Chat[]>();
   for (const chat of chats) {
     const day = name(1000 * chat.updated);
@@ -300,6 +299,7 @@ export function NameInput({ label, name = "", onDone }: NameInputProps) {
   };
   const key = (event: KeyboardEvent) => {
     event.stopPropagation();
+    if (event.isComposing) return; // these keys are the input method's
     if (event.key === "Enter") close(true);
     if (event.key === "Escape") close(false);
   };

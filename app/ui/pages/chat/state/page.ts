@@ -4,6 +4,7 @@
 
 import { address } from "../../../shared/addresses";
 import { drafts } from "../../../shared/form/drafts";
+import { SettingsStore } from "../../../shared/form/settings_store";
 import { answered, away, reason, type Endpoints, upload } from "../../../shared/frame/server";
 import { pairKey, status } from "../../../shared/frame/status";
 import { Reply } from "../../../shared/reply";
@@ -31,7 +32,7 @@ export class ChatPage extends Store<PageState> {
   deletions = new Deletions(this);
   leavingOut = new LeavingOut(this);
   follow: Follow | null = null; // keeps the conversation at its end
-  settings: any = null;
+  settings = new SettingsStore((name, data) => this.ask(name, data));
   renewing: Promise<void> | undefined = undefined;
   choosing: Promise<unknown> | undefined = undefined; // of this chat's system prompt
   written: any = undefined; // counts the messages that Python has stored
@@ -41,28 +42,23 @@ export class ChatPage extends Store<PageState> {
     this.ask = this.ask.bind(this);
   }
 
-  // Begins once everything is drawn. Returns a function that ends it.
+  // Begins once everything is drawn; the page stays as long as its document.
   begin() {
-    const forgotten = () => this.forgotten();
-    const narrowed = () => this.set({ drawer: opensDrawer() });
-    const tour = () => {
+    window.addEventListener("foretoken-forgotten", () => this.forgotten());
+    window.addEventListener("foretoken-tour", () => {
       address.go(address.of("chat"));
       this.set({ tour: 0 });
-    };
-    window.addEventListener("foretoken-forgotten", forgotten);
-    window.addEventListener("foretoken-tour", tour);
-    narrow.addEventListener("change", narrowed);
-    const ends = [
-      status.watch((latest: any) => this.showStatus(latest)),
-      status.contact.watch((gone: boolean) => void (gone || this.back())),
-      this.current.watch((chat) => this.arrive(chat)),
-      address.watch((name: string) => name === "chat" || this.set({ pairOpen: false })),
-      () => window.removeEventListener("foretoken-forgotten", forgotten),
-      () => window.removeEventListener("foretoken-tour", tour),
-      () => narrow.removeEventListener("change", narrowed),
-    ];
+    });
+    narrow.addEventListener("change", () => this.set({ drawer: opensDrawer() }));
+    this.settings.watch(() => {
+      const { view, values } = this.settings;
+      if (view) this.set({ view: { ...view, settings: values } });
+    });
+    status.watch((latest) => this.showStatus(latest));
+    status.contact.watch((gone) => void (gone || this.back()));
+    this.current.watch((chat) => this.arrive(chat));
+    address.watch((name) => name === "chat" || this.set({ pairOpen: false }));
     this.boot();
-    return () => ends.forEach((end) => end());
   }
 
   // ---- what Python knows
@@ -95,7 +91,7 @@ export class ChatPage extends Store<PageState> {
     const { chat, ready, running } = this.state;
     if (!ready) this.boot();
     else if (running !== null && !this.stream.following && chat !== null) this.open(chat);
-    if (!this.settings?.values) this.settings?.refresh();
+    if (!this.settings.values) this.settings.refresh();
   }
 
   showStatus(latest: any) {

@@ -215,9 +215,12 @@ export class LeavingOut {
     if (then) this.again(then);
   }
 
-  includeAgain(message: Message) {
+  // Includes a question again, with the replies up to the next one.
+  includeAgain({ id }: Message) {
     const { messages } = this.page.state;
-    const reply = messages[messages.findIndex(({ id }) => id === message.id) + 1];
-    return this.leaveOut([message.id, ...(reply?.role === "assistant" ? [reply.id] : [])], false);
+    const rest = messages.slice(messages.findIndex((each) => each.id === id) + 1);
+    const end = rest.findIndex(({ role }) => role === "user");
+    const replies = end < 0 ? rest : rest.slice(0, end);
+    return this.leaveOut([id, ...replies.map((each) => each.id)], false);
   }
 }

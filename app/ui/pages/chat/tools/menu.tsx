@@ -1,9 +1,18 @@
 // The tools of the chat, beside the message box: which servers it uses and trusts.
 
 import { several } from "../../../shared/format";
-import { useCallback, useEffect, useState } from "preact/hooks";
+import { useState } from "preact/hooks";
 import { Wrench } from "lucide";
-import { Button, ErrorNote, PageLink, Toggle, useFloating, usePage } from "../../../shared/components";
+import {
+  type Ask,
+  Button,
+  ErrorNote,
+  PageLink,
+  Toggle,
+  useFloating,
+  useFound,
+  usePage,
+} from "../../../shared/components";
 
 interface ChatServer {
   name: string;
@@ -24,7 +33,7 @@ type ChatTools = { refusal: string | null; servers: ChatServer[] };
 // `off`: servers that a new chat is not to use, which `onOff` changes. `model`: changes with the loaded model;
 // `running`: whether a reply is written, after which servers have other states.
 type ToolsMenuProps = {
-  ask: (name: string, data: object) => Promise<any>;
+  ask: Ask;
   chat: number | null;
   off: string[];
   onOff: (off: string[]) => void;
@@ -33,15 +42,13 @@ type ToolsMenuProps = {
 };
 export function ToolsMenu({ ask, chat, off, onOff, model, running }: ToolsMenuProps) {
   const { open, button, floating } = useFloating();
-  const [tools, setTools] = useState<ChatTools | null>(null);
-  const here = usePage() === "chat";
-  const look = useCallback(async () => setTools(await ask("chat_tools", { chat, off })), [ask, chat, off]);
-  useEffect(() => {
-    if (here && (open || !running)) look();
-  }, [look, here, open, model, running]);
+  const [changes, setChanges] = useState(0);
+  const wanted = usePage() === "chat" && (open || !running);
+  const inputs = [chat, off, open, model, running, changes];
+  const tools = useFound<ChatTools>(ask, "chat_tools", { chat, off }, inputs, wanted);
   const change = async ({ name }: ChatServer, data: object) => {
-    const fresh = await ask("use_server", { chat, name, ...data });
-    if (fresh) setTools(fresh);
+    await ask("use_server", { chat, name, ...data });
+    setChanges((before) => before + 1);
   };
   const turn = (server: ChatServer, on: boolean) => {
     if (chat !== null) change(server, { on });
