@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from app.ui import words
-from app.ui.controls.resolver import Pair, usable_default
+from app.ui.controls.resolver import Pair, default_of
 from app.ui.controls.settings import DRAFTING, Settings, decimal, kind_of, typed, whole
 from app.ui.controls.stored_settings import StoredSettings
 from app.ui.endpoints import View, endpoint
@@ -89,14 +89,13 @@ FIELDS: Mapping[str, tuple[View, ...]] = {
             label="Thinking budget",
             info="Most tokens per thought. Empty = no limit",
         ),
-        {
-            **_field("stop", "text", label="Stop strings", info="One per line", lines=2),
-            "id": "stop-strings",
-        },
+        _field(
+            "stop", "text", id="stop-strings", label="Stop strings", info="One per line", lines=2
+        ),
     ),
 }
 """The controls under Advanced, by headings."""
-SYSTEM = {**_field("system", "text", label="System prompt", lines=3), "id": "system-prompt"}
+SYSTEM = _field("system", "text", id="system-prompt", label="System prompt", lines=3)
 
 
 class PanelBackend:
@@ -111,6 +110,7 @@ class PanelBackend:
         request, ``news`` if it says that ``other`` models were loaded."""
         news = self.stored.tell() if (data or {}).get("other") else ()
         pair, resolved = self.stored.pair(), self.stored.now()
+        capabilities = pair and pair.capabilities
         shown = {
             "version": self.stored.version,
             "pair": pair and pair.key,
@@ -119,11 +119,11 @@ class PanelBackend:
             "news": list(news),
             "method": pair_words.method(resolved.settings),
             "methods": self._methods(pair),
-            "controllers": _controllers(pair.capabilities if pair else None),
-            "rules": rules_of(pair.capabilities if pair else None),
-            "sampling": sorted(pair.capabilities.sampling) if pair else list(SAMPLING),
+            "controllers": list(map(str, capabilities.controllers if capabilities else Control)),
+            "rules": rules_of(capabilities),
+            "sampling": sorted(capabilities.sampling if capabilities else SAMPLING),
             "thinking": _thinking(pair),
-            "thinking_budget": pair is not None and pair.capabilities.thinking_budget,
+            "thinking_budget": bool(capabilities and capabilities.thinking_budget),
             "presets": _presets(pair),
             "forgotten": self.stored.forgotten,
         }
@@ -134,7 +134,8 @@ class PanelBackend:
     @endpoint
     def keep_settings(self, data: View) -> View:
         """Store what a page's controls show; ``chosen``: the user chose how to draft."""
-        settings = settings_of(data["settings"], self._capabilities())
+        pair = self.stored.pair()
+        settings = settings_of(data["settings"], pair and pair.capabilities)
         self.stored.keep(settings, data.get("pair"), chosen=bool(data.get("chosen")))
         return self.panel()
 
@@ -150,15 +151,11 @@ class PanelBackend:
         self.stored.restore()
         return self.panel()
 
-    def _capabilities(self) -> Capabilities | None:
-        pair = self.stored.pair()
-        return pair.capabilities if pair else None
-
     def _methods(self, pair: Pair | None) -> list[View]:
         """Return the proposers: those that can draft, then the others with the reason."""
         if pair is None:
             return []
-        default = usable_default(pair).proposer
+        default = default_of(pair).proposer
         offered = [
             {
                 **_named(each.name, each.about),
@@ -183,7 +180,8 @@ class PanelBackend:
             )
         own = self._speeds.of(pair.key, proposer)
         if own is not None:
-            told.append(pair_words.own_speed(own.tokens_per_s, own.replies))
+            of = "the last reply" if own.replies == 1 else f"the last {own.replies} replies"
+            told.append(f"{own.tokens_per_s:.1f} tokens/s in {of}")
         return "; ".join(told) or None
 
 
@@ -243,24 +241,23 @@ def _thinking(pair: Pair | None) -> list[View]:
     return [{"id": each, "label": words.THINKING[each]} for each in choices]
 
 
-def _controllers(capabilities: Capabilities | None) -> list[str]:
-    """Return the controllers that can be chosen."""
-    return list(map(str, Control if capabilities is None else capabilities.controllers))
-
-
 def _presets(pair: Pair | None) -> list[View]:
     """Return the presets for speed and sampling; the first is the default."""
-    default = Settings.drafting_as(usable_default(pair)) if pair else Settings()
+    default = default_of(pair) if pair else Settings()
     drafted = {name: getattr(default, name) for name in DRAFTING}
     neutral = {each: getattr(Sampling(), each) for each in SAMPLING}
-    balanced = {**drafted, "temperature": default.temperature, "top_p": default.top_p}
+    chance = {"temperature": default.temperature, "top_p": default.top_p}
+    method = method_title(default.proposer)
+    drafting = method if default.proposer == PLAIN else f"Drafting: {method}"
+    balanced = f"Temperature 0.7, top-p 0.95: Retry writes another reply. {drafting}."
+    fixed = f"Temperature 0: same question, same reply. {drafting}."
     ways: list[tuple[str, str, str, View]] = [
-        ("balanced", words.BALANCED, pair_words.balanced(default.proposer), balanced),
-        ("fixed", words.FIXED, pair_words.deterministic(default.proposer), drafted),
+        ("balanced", "Balanced", balanced, {**drafted, **chance}),
+        ("fixed", "Deterministic", fixed, drafted),
     ]
     if pair is None or pair.capabilities.proposer(PLAIN) is not None:
-        about = "Temperature 0, no drafting: compare text and speed with Deterministic."
-        ways.append(("exact", words.EXACT, about, {**drafted, "proposer": PLAIN}))
+        exact = "Temperature 0, no drafting: compare text and speed with Deterministic."
+        ways.append(("exact", "No drafting", exact, {**drafted, "proposer": PLAIN}))
     return [
         {
             "id": name,

@@ -54,8 +54,7 @@ def resolve(asked: Settings, pair: Pair | None) -> Resolved:
     capabilities = pair.capabilities
     settings = replace(asked, options=typed(asked.options, capabilities))
     if settings.proposer not in capabilities.names:
-        default = Settings.drafting_as(usable_default(pair))
-        settings = settings.drafting_like(default)
+        settings = settings.drafting_like(default_of(pair))
         if asked.proposer:
             changes.append(
                 pair_words.method_unavailable(
@@ -104,15 +103,15 @@ def resolve_for_pair(asked: Settings, own: Settings, pair: Pair) -> Resolved:
 def resolve_stored(pair: Pair | None, kept: Mapping[str, Any]) -> Resolved:
     """Resolve the stored settings for a page that opens or a pair that was loaded."""
     if pair is None:
-        return Resolved(Settings.from_json({**kept, **_last(kept)}))
-    default = Settings.drafting_as(usable_default(pair))
+        return Resolved(Settings.from_json(kept))
+    default = default_of(pair)
     own = _mapping(kept.get(OWN)).get(pair.key)
     plain = {name: value for name, value in kept.items() if name not in DRAFTING}
     settings = Settings.from_json({**plain, **_mapping(own)}, default)
     found = resolve(settings, pair)
     if own is not None:
         return replace(found, news=found.changes)
-    left = _not_taken_over(kept, pair, default)
+    left = _instead(kept.get("proposer"), str(kept.get(LAST) or ""), pair, default.proposer)
     news = found.changes if kept.get(SAID) else (*left, *found.changes)
     return replace(found, changes=(*left, *found.changes), news=news)
 
@@ -124,22 +123,23 @@ def with_choice(
     the pair's default removes the stored choice."""
     values = settings.to_json()
     drafting = {name: values.pop(name) for name in DRAFTING}
-    own, last = dict(_mapping(kept.get(OWN))), _last(kept)
+    own = dict(_mapping(kept.get(OWN)))
+    last = {name: kept[name] for name in DRAFTING if name in kept}
     with_pair, said = kept.get(LAST), kept.get(SAID) is True
     if chosen and pair is not None:
         last, with_pair, said = drafting, pair.name, False
-        default = Settings.drafting_as(usable_default(pair))
+        default = default_of(pair)
         own.pop(pair.key, None)
         if any(drafting[name] != getattr(default, name) for name in DRAFTING):
             own[pair.key] = drafting
     return {**values, **last, OWN: own, LAST: with_pair, SAID: said}
 
 
-def usable_default(pair: Pair) -> Speculation:
-    """Return the pair's default, with a proposer that the pair has."""
-    if pair.default.proposer in pair.capabilities.names:
-        return pair.default
-    return Speculation(proposer=pair.capabilities.preferred)
+def default_of(pair: Pair) -> Settings:
+    """Return default settings that draft by the pair's default, with a proposer that the pair has."""
+    usable = pair.default.proposer in pair.capabilities.names
+    preferred = Speculation(proposer=pair.capabilities.preferred)
+    return Settings.drafting_as(pair.default if usable else preferred)
 
 
 def why_not(capabilities: Capabilities, proposer: str) -> str:
@@ -148,22 +148,13 @@ def why_not(capabilities: Capabilities, proposer: str) -> str:
     return next(reasons, "It is not available for this model.")
 
 
-def _not_taken_over(kept: Mapping[str, Any], pair: Pair, default: Settings) -> tuple[str, ...]:
-    """Say which choice for another pair is not used with this one, and why."""
-    last = _last(kept).get("proposer")
-    return _instead(last, str(kept.get(LAST) or ""), pair, default.proposer)
-
-
 def _instead(asked: Any, where: str, pair: Pair, used: str) -> tuple[str, ...]:
+    """Say that the proposer chosen for the pair ``where`` is not used with this one, and why."""
     if not isinstance(asked, str) or asked == used:
         return ()
     reason = "" if asked in pair.capabilities.names else why_not(pair.capabilities, asked)
     measured = pair.measured is not None
     return (pair_words.method_of_pair(asked, where, used, reason, measured=measured),)
-
-
-def _last(kept: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: kept[name] for name in DRAFTING if name in kept}
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:

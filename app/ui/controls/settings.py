@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from typing import Any, get_args, get_type_hints
 
-from engine.api import Capabilities, OptionInfo
+from engine.api import Capabilities
 from engine.errors import InvalidRequest
 from engine.request import (
     PLAIN,
@@ -113,20 +113,14 @@ def typed(options: Mapping[str, Options], capabilities: Capabilities | None) -> 
     them.
     """
     made: dict[str, Options] = {}
-    for proposer, values in options.items():
-        if capabilities is None or capabilities.proposer(proposer) is None:
-            made[proposer] = {name: value for name, value in values.items() if value is not None}
-            continue
-        own = options_of(capabilities, proposer)
-        read = {each.name: _as(each.kind, values.get(each.name)) for each in own}
-        made[proposer] = {name: value for name, value in read.items() if value is not None}
+    for proposer, sent in options.items():
+        offered = capabilities and capabilities.proposer(proposer)
+        own = offered and {
+            each.name: _as(each.kind, sent.get(each.name)) for each in offered.options
+        }
+        values = sent if own is None else own
+        made[proposer] = {name: value for name, value in values.items() if value is not None}
     return made
-
-
-def options_of(capabilities: Capabilities | None, proposer: str) -> tuple[OptionInfo, ...]:
-    """Return a proposer's options; none if the loaded pair does not offer it."""
-    found = capabilities.proposer(proposer) if capabilities is not None else None
-    return found.options if found is not None else ()
 
 
 def whole(name: str, value: Any) -> int | None:

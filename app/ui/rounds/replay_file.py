@@ -49,10 +49,11 @@ def page(lines: Iterable[str], number: int | None = None) -> str:
         raise InvalidRequest(
             "reply", "This trace has no replies. Use a file from `foretoken chat --trace`."
         )
-    if not 0 < (number or len(replies)) <= len(replies):
-        has = counted(len(replies), "reply", "replies")
-        raise InvalidRequest("reply", f"This trace has {has}, and none is number {number}.")
-    events = replies[(number or len(replies)) - 1]
+    number = number or len(replies)
+    if not 0 < number <= len(replies):
+        there = counted(len(replies), "reply", "replies")
+        raise InvalidRequest("reply", f"This trace has {there}, and none is number {number}.")
+    events = replies[number - 1]
     rounds = [view.show(e) for e in events if isinstance(e, Emitted) and e.round is not None]
     if not rounds:
         raise InvalidRequest(
@@ -63,8 +64,8 @@ def page(lines: Iterable[str], number: int | None = None) -> str:
     reply = ReplyState()
     for event in events:
         reply.add(event)
-    started = next((e for e in events if isinstance(e, Started)), None)
-    by = f" by {started.model}" if started and started.model else ""
+    started = next(e for e in events if isinstance(e, Started))
+    by = f" by {started.model}" if started.model else ""
     return _PAGE.format(
         title=html.escape(f"A reply{by}, round by round"),
         facts=html.escape(words.replay_facts(started, reply.statistics)),

@@ -73,7 +73,6 @@ THINKING: dict[str, str] = {
     "medium": "Thinking: medium",
     "high": "Thinking: high",
 }
-BALANCED, FIXED, EXACT = "Balanced", "Deterministic", "No drafting"
 
 # Race and tune
 MEASURED_PAIR_GONE = (
@@ -147,10 +146,6 @@ def imported(found: Summary) -> list[str]:
     return said
 
 
-def pages_beyond(unit: str, count: int) -> str:
-    return f"There {'is' if count == 1 else 'are'} only {counted(count, unit.lower())}."
-
-
 def pages_given(unit: str, given: str, count: int, left_out: str, to_fit: bool) -> str:
     many = "s" if "-" in given or "," in given else ""
     if not to_fit:
@@ -165,16 +160,6 @@ def too_many_tokens(over: int, context: int, used: int) -> str:
         f"Too long by {counted(over, 'token')}: the context holds {context:,}{taken}. Choose fewer "
         "pages or remove an attachment."
     )
-
-
-def writer(model: str | None, method: str | None) -> str | None:
-    """Return the line below a reply; None if it was not stored."""
-    return " · ".join(filter(None, (model, method))) or None
-
-
-def opening(pair: str, message: str) -> str:
-    """Name each model by the last part of its path."""
-    return f"{message} {' + '.join(map(place, pair.split(' + ')))}"
 
 
 def found(name: str, path: str) -> str:
@@ -211,11 +196,12 @@ def duration(seconds: float) -> str:
     return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
 
 
-def replay_facts(started: Started | None, statistics: Statistics) -> str:
-    parts = [method_title(started.proposer), f"rule {started.acceptance}"] if started else []
-    parts.append(
-        f"{counted(statistics.completion_tokens, 'token')} in {counted(statistics.rounds, 'round')}"
-    )
+def replay_facts(started: Started, statistics: Statistics) -> str:
+    parts = [
+        method_title(started.proposer),
+        f"rule {started.acceptance}",
+        f"{counted(statistics.completion_tokens, 'token')} in {counted(statistics.rounds, 'round')}",
+    ]
     if statistics.tokens_per_s:
         parts.append(f"{statistics.tokens_per_s:.1f} tokens/s")
     if statistics.telling_speedup:

@@ -14,19 +14,6 @@ _WITHOUT_MODEL = (PLAIN, "ngram", "suffix", "hybrid", "best")
 """Proposers that need no model or head of their own name."""
 
 
-def deterministic(proposer: str) -> str:
-    return f"Temperature 0: same question, same reply. {_drafting(proposer)}."
-
-
-def balanced(proposer: str) -> str:
-    return f"Temperature 0.7, top-p 0.95: Retry writes another reply. {_drafting(proposer)}."
-
-
-def _drafting(proposer: str) -> str:
-    title = method_title(proposer)
-    return title if proposer == PLAIN else f"Drafting: {title}"
-
-
 def method(settings: Any) -> str:
     """Return how the pair drafts, for the text behind its name."""
     title = method_title(settings.proposer)
@@ -41,13 +28,10 @@ def method(settings: Any) -> str:
     return f"{title}, auto"
 
 
-def own_speed(tokens_per_s: float, replies: int) -> str:
-    of = "the last reply" if replies == 1 else f"the last {replies} replies"
-    return f"{tokens_per_s:.1f} tokens/s in {of}"
-
-
 def method_unavailable(asked: str, reason: str, used: str) -> str:
-    return f"{method_title(asked)} is unavailable: {lower_first(reason)} {_instead(used)}"
+    why = reason[:1].lower() + reason[1:]
+    instead = "There is no drafting." if used == PLAIN else f"{method_title(used)} is used instead."
+    return f"{method_title(asked)} is unavailable: {why} {instead}"
 
 
 def method_of_pair(last: str, where: str, used: str, reason: str, *, measured: bool) -> str:
@@ -58,10 +42,6 @@ def method_of_pair(last: str, where: str, used: str, reason: str, *, measured: b
     why = "measured to be the fastest for this model" if measured else "the default for this model"
     chosen = f"{method_title(last)} was chosen for {title(where) or 'another model'}"
     return f"{chosen}. Now used: {method_title(used)}, {why}."
-
-
-def _instead(used: str) -> str:
-    return "There is no drafting." if used == PLAIN else f"{method_title(used)} is used instead."
 
 
 def label(name: str, loaded: Any) -> str:
@@ -100,8 +80,3 @@ def drafter(loaded: Any) -> str:
         return beside(loaded.target_name, loaded.draft_name)
     named = drafts_of(loaded)
     return "" if named == NO_DRAFT else named
-
-
-def lower_first(sentence: str) -> str:
-    """Return a sentence for use behind a colon."""
-    return sentence[:1].lower() + sentence[1:]

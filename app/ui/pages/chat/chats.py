@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
+from typing import Any
 
 from app.storage.imports.importing import import_file
 from app.storage.rows import StoredMessage
@@ -186,35 +187,29 @@ class ChatsBackend:
             writing.done.wait(timeout=5)
 
 
+AS_STORED = ("id", "role", "text", "marks", "status", "error", "left_out", "edited", "model")
+
+
 def show_message(message: StoredMessage) -> View:
     """Return a stored message as the page reads it."""
     figures = message.statistics or {}
     return {
-        "id": message.id,
-        "role": message.role,
-        "text": message.text,
-        "marks": message.marks,
+        **{name: getattr(message, name) for name in AS_STORED},
         "calls": show_calls(message.calls, message.text),
-        "status": message.status,
-        "error": message.error,
         "stats": view.stored_totals(figures) if figures.keys() - {"thought"} else None,
-        "thought": view.thought(message.text, message.parts, *_measured_thought(message)),
+        "thought": view.thought(message.text, message.parts, **_measured(figures.get("thought"))),
         "beside": message.siblings,
-        "left_out": message.left_out,
-        "edited": message.edited,
         "files": list(map(show_attachment, message.files)),
-        "writer": words.writer(message.model, message.method),
-        "model": message.model,
-        "pair": (message.statistics or {}).get("pair"),
+        "writer": " · ".join(filter(None, (message.model, message.method))),
+        "pair": figures.get("pair"),
     }
 
 
-def _measured_thought(message: StoredMessage) -> tuple[float | None, int | None]:
+def _measured(thought: Any) -> View:
     """Return how long a reply's thought took, and how many tokens it has, as far as that is stored."""
-    known = (message.statistics or {}).get("thought")
-    stored = known if isinstance(known, dict) else {}
+    stored = thought if isinstance(thought, dict) else {}
     seconds, tokens = stored.get("seconds"), stored.get("tokens")
-    return (
-        seconds if isinstance(seconds, int | float) else None,
-        tokens if type(tokens) is int else None,
-    )
+    return {
+        "seconds": seconds if isinstance(seconds, int | float) else None,
+        "tokens": tokens if type(tokens) is int else None,
+    }

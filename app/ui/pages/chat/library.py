@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import asdict
 from typing import Any
 
 from app.settings.settings_file import SettingsFile
@@ -34,11 +35,7 @@ class Library:
             {"id": each.id, "title": each.title, "updated": each.updated, "folder": each.folder}
             for each in self._store.chats()
         ]
-        folders = [
-            {"id": each.id, "name": each.name, "folded": each.folded}
-            for each in self._store.folders()
-        ]
-        return {"chats": chats, "folders": folders}
+        return {"chats": chats, "folders": [asdict(each) for each in self._store.folders()]}
 
     @endpoint
     def search_chats(self, data: View) -> list[int]:
@@ -93,23 +90,18 @@ class Library:
 
     def prompts(self, data: View | None = None) -> list[View]:
         """Return the app's system prompts, then the user's own, which can be deleted."""
-        shipped = [
-            {"name": name, "text": text, "own": False}
-            for name, text in words.SYSTEM_PROMPTS.items()
+        kinds = {False: words.SYSTEM_PROMPTS, True: _own_prompts(self._settings.read())}
+        return [
+            {"name": name, "text": text, "own": own}
+            for own, prompts in kinds.items()
+            for name, text in prompts.items()
         ]
-        own = [
-            {"name": name, "text": text, "own": True}
-            for name, text in _own_prompts(self._settings.read()).items()
-        ]
-        return [*shipped, *own]
 
     @endpoint
     def keep_prompt(self, data: View) -> list[View]:
         """Store a system prompt under a new name, or change one of the user's."""
-        name, text = (
-            _name(data, "Enter a name for the preset."),
-            str(data.get("text") or "").strip(),
-        )
+        name = _name(data, "Enter a name for the preset.")
+        text = str(data.get("text") or "").strip()
         if not text:
             raise InvalidRequest(
                 "system", "The system prompt is empty. Write it first, then save it."

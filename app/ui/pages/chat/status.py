@@ -31,10 +31,11 @@ class StatusBackend:
         working = status.state is LoadState.WORKING
         failed = status.state is LoadState.FAILED
         looking = self._runtime.found.working  # asked first: the last version is told with its end
+        pair = " + ".join(map(words.place, title(status.name).split(" + ")))
         return {
             "loaded": self._loaded(),
             "unloaded": self._unloaded(),
-            "opening": words.opening(title(status.name), status.message) if working else None,
+            "opening": f"{status.message} {pair}" if working else None,
             "waits": self.waits,
             "settings": self._stored.version,
             "written": self._store.written(),

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from app.documents.fitting import pages_in
 from app.storage.attachments import Attachment, ranges
 from app.ui import words
+from engine.values.units import counted
 
 
 def chosen_pages(choice: str, attachment: Attachment) -> tuple[frozenset[int] | None, str]:
@@ -22,11 +23,12 @@ def chosen_pages(choice: str, attachment: Attachment) -> tuple[frozenset[int] | 
     if not found:
         return None, (
             f"“{choice.strip()[:40]}” names no page from 1 to {count}, so all that fit are "
-            "included. Type pages as "
-            "1-3, 7."
+            "included. Type pages as 1-3, 7."
         )
+    unit = (attachment.unit or "Page").lower()
     beyond = any(int(each) > count for each in re.findall(r"\d+", choice))
-    return found, words.pages_beyond(attachment.unit or "Page", count) if beyond else ""
+    only = f"There {'is' if count == 1 else 'are'} only {counted(count, unit)}."
+    return found, only if beyond else ""
 
 
 def shown_pages(attachment: Attachment, left_out: Sequence[int], to_fit: bool) -> str:

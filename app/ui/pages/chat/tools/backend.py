@@ -46,11 +46,10 @@ class ChatToolsBackend:
     def chat_tools(self, data: View) -> View:
         """Return the servers as a chat uses them. ``chat`` None: a new chat; ``off``: names of servers
         that it is not to use."""
-        used = self._used(data)
-        states = self.servers.states()
+        used = self._tools(data.get("chat"), data.get("off") or ())
         return {
             "refusal": self._refusal(),
-            "servers": [self._show(state, used) for state in states],
+            "servers": [self._show(state, used) for state in self.servers.states()],
         }
 
     @endpoint
@@ -90,16 +89,13 @@ class ChatToolsBackend:
 
     def prepare(self, chat: int | None, off: Iterable[str]) -> tuple[str, ...]:
         """Start the servers of a chat; return those that are not ready yet."""
-        if self._refusal():
-            return ()
-        names = [each.name for each in self._on(self._tools(chat, off))]
+        names = self._names(chat, off)
         self.servers.start(names)
         return self.servers.starting(names)
 
     def missing(self, chat: int | None, off: Iterable[str]) -> list[str]:
         """Return a sentence about servers of a chat that could not be started, if there are any."""
-        on = [each.name for each in self._on(self._tools(chat, off))]
-        failed = () if self._refusal() else self.servers.unavailable(on)
+        failed = self.servers.unavailable(self._names(chat, off))
         return [tool_words.unavailable(failed)] if failed else []
 
     def turn(
@@ -111,10 +107,9 @@ class ChatToolsBackend:
     ) -> ToolTurn | None:
         """Return the tools of a reply, the ``number``-th of its turn; None if it has none."""
         loaded = self._loaded()
-        if loaded is None or loaded.capabilities.calls is None or self._refusal():
+        if loaded is None or loaded.capabilities.calls is None:
             return None
-        names = [each.name for each in self._on(self._tools(chat, off))]
-        tools = fitting(self.servers.offered(names), loaded.context)
+        tools = fitting(self.servers.offered(self._names(chat, off)), loaded.context)
         if not tools:
             return None
         box = Toolbox(self.servers, tools, self._trusts(chat), result_length(loaded.context))
@@ -137,15 +132,14 @@ class ChatToolsBackend:
             return tool_words.no_tools(model_title(loaded.target_name))
         return None
 
-    def _used(self, data: View) -> ChatTools:
-        chat = data.get("chat")
-        return self._tools(None if chat is None else int(chat), data.get("off") or ())
-
     def _tools(self, chat: int | None, off: Iterable[str]) -> ChatTools:
         return ChatTools(frozenset(off)) if chat is None else self._store.tools_of(chat)
 
-    def _on(self, used: ChatTools) -> list[ServerConfig]:
-        return [each for each in self.file.servers() if each.on and each.name not in used.off]
+    def _names(self, chat: int | None, off: Iterable[str]) -> list[str]:
+        """Return the servers whose tools a chat uses; none if the loaded model gets no tools."""
+        out = self._tools(chat, off).off
+        on = [each.name for each in self.file.servers() if each.on and each.name not in out]
+        return [] if self._refusal() else on
 
     def _config(self, name: str) -> ServerConfig:
         found = next((each for each in self.file.servers() if each.name == name), None)
