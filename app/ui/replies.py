@@ -92,11 +92,11 @@ class LiveReply:
         self._stopped = True
         self._generation.cancel()
         if self._calls is not None:
-            self._calls.cancel(closing=closing)
+            self._calls.runner.cancel(closing=closing)
 
     def answer_call(self, id: str, answer: Answer, reason: str = "") -> bool:
         """Answer for a call that waits for the user; return False if none does by that id."""
-        return self._calls is not None and self._calls.answer(id, answer, reason)
+        return self._calls is not None and self._calls.runner.answer(id, answer, reason)
 
     @property
     def unsaved(self) -> bool:
@@ -220,12 +220,7 @@ class LiveReply:
         if self._calls is not None:
             self._calls.add(self._reply, last=isinstance(event, Finished))
         if self._thought is None or self._thought["to"] is None:
-            self._thought = view.thought(
-                self._reply.text,
-                self._reply.thoughts,
-                self._reply.thought_s,
-                self._reply.thought_tokens or None,
-            )
+            self._thought = view.thought_of(self._reply)
         told = view.totals(self._reply)
         told |= {"thought": self._thought, "full": self._full, "turn": self._turn}
         if self._calls is not None:

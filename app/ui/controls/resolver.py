@@ -152,9 +152,9 @@ def _instead(asked: Any, where: str, pair: Pair, used: str) -> tuple[str, ...]:
     """Say that the proposer chosen for the pair ``where`` is not used with this one, and why."""
     if not isinstance(asked, str) or asked == used:
         return ()
-    reason = "" if asked in pair.capabilities.names else why_not(pair.capabilities, asked)
-    measured = pair.measured is not None
-    return (pair_words.method_of_pair(asked, where, used, reason, measured=measured),)
+    if asked not in pair.capabilities.names:
+        return (pair_words.method_unavailable(asked, why_not(pair.capabilities, asked), used),)
+    return (pair_words.method_of_pair(asked, where, used, measured=pair.measured is not None),)
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:

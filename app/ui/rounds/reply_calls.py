@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from app.mcp.runner import Answer, CallRunner, Toolbox
+from app.mcp.runner import CallRunner, Toolbox
 from app.storage.rows import StoredCall, StoredCalls
 from app.ui.endpoints import View
 from app.ui.rounds.view import utf16_length
@@ -48,7 +48,7 @@ class ReplyCalls:
         self._said = 0  # characters of the answer that belong to no call, for sure
         self._at: int | None = None  # where in the text the first call begins
         self._on_change = on_change
-        self._runner = CallRunner(turn.box, lambda calls: on_change(), on_end)
+        self.runner = CallRunner(turn.box, lambda calls: on_change(), on_end)
         self.limit: int | None = None
 
     def add(self, reply: ReplyState, *, last: bool) -> None:
@@ -72,21 +72,15 @@ class ReplyCalls:
     @property
     def stored(self) -> StoredCalls | None:
         """None without a call that was run or waits."""
-        calls = self._runner.calls
+        calls = self.runner.calls
         return StoredCalls(self._at or 0, calls, self.limit) if calls else None
 
     def begin(self) -> bool:
         """Run the calls of the reply, which is complete; return False if it has none."""
         made = self._read.made
         if made:
-            self._runner.begin(made)
+            self.runner.begin(made)
         return bool(made)
-
-    def answer(self, id: str, answer: Answer, reason: str) -> bool:
-        return self._runner.answer(id, answer, reason)
-
-    def cancel(self, *, closing: bool) -> None:
-        self._runner.cancel(closing=closing)
 
     def at_limit(self) -> bool:
         """Return whether the turn ends here; ``stored`` says so from now on."""

@@ -193,12 +193,19 @@ def thought(
     }
 
 
+def thought_of(reply: ReplyState) -> View | None:
+    """Return the same of a reply that is written."""
+    return thought(reply.text, reply.thoughts, reply.thought_s, reply.thought_tokens or None)
+
+
 def stored_thought(reply: ReplyState) -> View | None:
     """Return what is stored of a thought beside the text that holds it; None without one."""
-    if reply.thought_s is None:
-        return None
-    tokens = reply.thought_tokens or None
-    return {"opened": reply.thinking, "seconds": reply.thought_s, "tokens": tokens}
+    seconds, tokens = reply.thought_s, reply.thought_tokens or None
+    return (
+        None
+        if seconds is None
+        else {"opened": reply.thinking, "seconds": seconds, "tokens": tokens}
+    )
 
 
 def totals(reply: ReplyState) -> View:

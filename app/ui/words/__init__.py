@@ -18,10 +18,6 @@ from engine.values.units import counted, format_bytes
 NOT_LOADED = "No model is loaded. Choose one at the top, or open Models."
 GONE = "This message no longer exists. Reload the page."
 EMPTY = "The message is empty."
-CONTEXT_FULL = (
-    "This reply cannot go on: the context is full. Load a model with a longer context, or start a new "
-    "chat."
-)
 NO_FOLDER_NAME = "Enter a folder name."
 TOO_MANY_WAIT = "Too many requests are waiting for other servers. Try again in half a minute."
 ATTACHMENT_GONE = "An attachment is no longer stored. Remove it, then attach the file again."
@@ -80,9 +76,6 @@ MEASURED_PAIR_GONE = (
     "to the earlier model."
 )
 
-# Race
-SIDES_ALIKE = "Both sides are the same. Choose another method or setting for one of them."
-
 # Models
 ADDRESS_EMPTY = "Enter a server address, such as http://127.0.0.1:8000."
 BROWSE_AWAY = (
@@ -116,16 +109,6 @@ KINDS: dict[str, str] = {
 
 DOWNLOADS = "downloads"
 SHIPPED = "included"
-
-
-def writer_gone(model: str) -> str:
-    found = f"{model} was not found on this machine."
-    return f"{found} Add its folder on Models, or continue with the loaded model."
-
-
-def files_too_large(most: int, megabytes: int) -> str:
-    size = f"{megabytes} MB of text in total"
-    return f"At most {most} files with {size} per message. Remove some."
 
 
 def imported(found: Summary) -> list[str]:
@@ -181,14 +164,6 @@ def held(forecast: Forecast, type: str = "") -> str:
     stored = f"in {type}" if type else "as stored"
     kind = stored if forecast.quantization == AS_STORED else f"in {bits}"
     return f"{format_bytes(forecast.memory_fit.needed)} {kind} {forecast.where}".rstrip()
-
-
-def loads_there(model: str, place: str, out: str) -> str:
-    """Say that a server would load its model for the race."""
-    said = f"{model} is not loaded on {place}. The race will load it"
-    if not out:
-        return f"{said}."
-    return f"{said} and unload {out}, which others may be using."
 
 
 def duration(seconds: float) -> str:

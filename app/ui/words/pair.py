@@ -34,11 +34,8 @@ def method_unavailable(asked: str, reason: str, used: str) -> str:
     return f"{method_title(asked)} is unavailable: {why} {instead}"
 
 
-def method_of_pair(last: str, where: str, used: str, reason: str, *, measured: bool) -> str:
-    """Say that the last choice, made with the pair ``where``, is not used. ``reason``: why it cannot be
-    used; empty if it could."""
-    if reason:
-        return method_unavailable(last, reason, used)
+def method_of_pair(last: str, where: str, used: str, *, measured: bool) -> str:
+    """Say that the last choice, made with the pair ``where``, is not used, though it could be."""
     why = "measured to be the fastest for this model" if measured else "the default for this model"
     chosen = f"{method_title(last)} was chosen for {title(where) or 'another model'}"
     return f"{chosen}. Now used: {method_title(used)}, {why}."

@@ -12,6 +12,7 @@ from tests.app.ui.chatting import (
     ask,
     forget_settings,
     go,
+    hold_first,
     open_settings,
     send,
     send_endless,
@@ -254,6 +255,24 @@ def test_mistakes_are_told_in_the_page_and_the_app_goes_on(page, app):
     assert page.locator(".notice [role=alert]").is_hidden()
 
 
+def test_the_chat_that_was_chosen_last_is_shown(page):
+    """Of two that were chosen soon after each other, the one whose answer came last was."""
+    for text in ("The slow one", "The quick one"):
+        page.click("[data-action=new]")
+        ask(page, text)
+    page.click("[data-action=new]")
+    held = hold_first(page, "open_chat")
+    with page.expect_request(lambda asked: '"open_chat"' in (asked.post_data or "")):
+        page.locator(".chat-list .open").nth(1).click()
+    page.locator(".chat-list .open").first.click()
+    page.locator(".msg.user:has-text('The quick one')").wait_for()
+    with page.expect_response(lambda answer: '"open_chat"' in (answer.request.post_data or "")):
+        held[0].continue_()
+    page.evaluate("() => new Promise((done) => setTimeout(done, 100))")  # it would be drawn by then
+    assert page.locator(".msg.user .body").all_inner_texts() == ["The quick one"]
+    page.unroute_all()
+
+
 def test_chats_are_listed_renamed_and_deleted(page):
     """Titles were cut at 20 characters, and those from right to left at the wrong end."""
     ask(page, "What is it?")
@@ -264,9 +283,10 @@ def test_chats_are_listed_renamed_and_deleted(page):
     assert titles[:2] == ["A second chat", "What is it?"]
     page.locator(".chat-list li").nth(1).hover()
     page.locator(".chat-list li").nth(1).get_by_title("Rename").click()
-    page.fill(".rename", "Renamed")
+    page.fill(".rename", "Rename")
     composing = {"key": "Enter", "isComposing": True, "bubbles": True}
     page.dispatch_event(".rename", "keydown", composing)  # an input method's, which takes a word
+    page.keyboard.type("d")
     page.keyboard.press("Enter")
     page.wait_for_selector(".chat-list .open:has-text('Renamed')")
     for title, direction in (("Renamed to what takes two lines", "ltr"), ("שלום " * 20, "rtl")):

@@ -143,7 +143,9 @@ def test_a_hostile_result_is_text_and_a_refusal_is_told(page):
     expect(page.locator(DONE).last).to_contain_text("Tools: none.")
     held = hold_first(page, "chat_tools")
     with page.expect_request(lambda asked: "chat_tools" in (asked.post_data or "")):
-        page.click("[data-action=new]")  # its answer comes after that of the chat that is opened then
+        page.click(
+            "[data-action=new]"
+        )  # its answer comes after that of the chat that is opened then
     page.locator(".chat-list .open").first.click()
     page.locator(".tools-button[aria-label=Tools]").wait_for()
     with page.expect_response(lambda answer: "chat_tools" in (answer.request.post_data or "")):

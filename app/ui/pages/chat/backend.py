@@ -233,7 +233,11 @@ class ChatBackend:
         except ContextExceeded as error:
             if not turns(kept[:-1] if turn.text is None else kept):
                 if before:
-                    raise InvalidRequest("messages", words.CONTEXT_FULL) from None
+                    raise InvalidRequest(
+                        "messages",
+                        "This reply cannot go on: the context is full. Load a model with a longer "
+                        "context, or start a new chat.",
+                    ) from None
                 raise  # the message alone is too long
             return {"full": str(error)}
         request = generation.request

@@ -104,7 +104,11 @@ class PairBackend:
         for spec in self._pickers.models():
             if model_title(spec.name) == name:
                 return {"target": spec.id}
-        raise InvalidRequest("target", words.writer_gone(pair))
+        raise InvalidRequest(
+            "target",
+            f"{pair} was not found on this machine. Add its folder on Models, or continue with the "
+            "loaded model.",
+        )
 
 
 def pair_of(loaded: Loaded) -> View:

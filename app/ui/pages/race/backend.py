@@ -123,7 +123,10 @@ class RaceBackend(MeasuringBackend):
         )
         base, rival = (settings_of(own, each) for each in data["sides"])
         if data.get("place") is None and configuration(base) == configuration(rival):
-            raise InvalidRequest("sides", words.SIDES_ALIKE)
+            raise InvalidRequest(
+                "sides",
+                "Both sides are the same. Choose another method or setting for one of them.",
+            )
         return RaceSession(
             self.runtime,
             loaded,

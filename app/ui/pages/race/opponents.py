@@ -6,7 +6,6 @@ from contextlib import closing
 
 from app import servers
 from app.runtime import Runtime
-from app.ui import words
 from app.ui.controls.panel import rules_of
 from app.ui.endpoints import View
 from app.ui.pages.race.session import USUAL
@@ -69,7 +68,8 @@ def _server(runtime: Runtime, request: LoadRequest, pairing: Pairing) -> View:
     that it has loaded."""
     address = Address.parse(pairing.target.address)
     if address.model and (out := servers.puts_out(address)) is not None:
-        told = words.loads_there(address.model, address.place, out)
+        told = f"{address.model} is not loaded on {address.place}. The race will load it"
+        told += f" and unload {out}, which others may be using." if out else "."
         return {"methods": [_USUAL], "rules": [str(AcceptanceRule.AUTO)], "told": told}
     with closing(runtime.another_engine()) as engine:
         found = engine.load(request)

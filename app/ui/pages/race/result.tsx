@@ -92,7 +92,7 @@ function Words({ race }: { race: Race }) {
   return (
     <>
       <p class={`race-words ${kind}`} data-identical={!different}>
-        {told.split(" First at token")[0]}
+        {told}
       </p>
       {divergence && <Parting divergence={divergence} names={race.names} />}
     </>

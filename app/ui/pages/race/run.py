@@ -111,10 +111,7 @@ class RaceRun:
             self._check_still_there()  # what replaced it may have written this
         reply = self._replies[run.side]
         reply.add(event)
-        place = view.thought(
-            reply.thoughts.text, reply.thoughts, reply.thought_s, reply.thought_tokens or None
-        )
-        self._tell(run.side, {**view.show(event), "thought": place})
+        self._tell(run.side, {**view.show(event), "thought": view.thought_of(reply)})
 
     def _tell(self, side: Side, shown: View) -> None:
         totals = {str(one): view.totals(reply) for one, reply in self._replies.items()}
@@ -139,7 +136,7 @@ class RaceRun:
                 "t": "words",
                 "different": different,
                 "promised": race.contest.promises_words,
-                "told": race_report.words(race.contest, different, found),
+                "told": race_report.words(race.contest, different, None),
                 "divergence": found and asdict(found),
             }
         )

@@ -162,11 +162,9 @@ export function LoadOptions({ page, row, status, onLoad }: LoadOptionsProps) {
   }, [row.id, row.loaded]);
   useTimer(offer?.comparing && COMPARED_MS, () => void ask(chosen), [offer, chosen]);
   if (!offer) return null;
-  const pair = Object.fromEntries(offer.fields.map(({ name, value }: any) => [name, value]));
-  // Shows a choice before the offer that follows from it: Load may be pressed meanwhile.
+  // A choice counts before the offer that follows from it: Load may be pressed meanwhile.
+  const pair = Object.fromEntries(offer.fields.map(({ name, value }: any) => [name, chosen[name] ?? value]));
   const choose = (name: string, value: string) => {
-    const fields = offer.fields.map((field: any) => (field.name === name ? { ...field, value } : field));
-    setOffer({ ...offer, fields });
     setChosen({ ...chosen, [name]: value });
     ask({ ...chosen, [name]: value });
   };
@@ -178,9 +176,9 @@ export function LoadOptions({ page, row, status, onLoad }: LoadOptionsProps) {
     setKept((now) => now && load.withValue(now, name, value));
   return (
     <Form class="load-options ft-fields" onSubmit={submit}>
-      {offer.fields.map(({ name, label, choices, value }: any) => (
+      {offer.fields.map(({ name, label, choices }: any) => (
         <div key={name} id={name}>
-          <Select label={label} value={value} options={choices} onChange={(now) => choose(name, now)} />
+          <Select label={label} value={pair[name]} options={choices} onChange={(now) => choose(name, now)} />
         </div>
       ))}
       {kept && (

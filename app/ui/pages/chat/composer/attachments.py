@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from app.documents.fitting import Weighed, fitted
+from app.documents.fitting import Weighed, fitted, pages_in
 from app.documents.reading import ReadDocument, read_file
 from app.documents.web import PrivateAddress, fetch_page
-from app.storage.attachments import Attachment, with_files
+from app.storage.attachments import Attachment, ranges, with_files
 from app.storage.pictures import is_picture, read_picture, tokens_of, with_bytes
 from app.storage.rows import StoredMessage
 from app.storage.store import Store
 from app.ui import words
 from app.ui.endpoints import View, endpoint, local_endpoint, waits
-from app.ui.pages.chat.composer.weighing import chosen_pages, shown_pages
 from engine.api import Engine
 from engine.errors import InvalidRequest, NotLoaded
+from engine.values.units import counted
 
 LARGEST = 2 << 20
 """Characters that all attachments of a message give to the model."""
@@ -93,7 +94,7 @@ class Attachments:
         files = self.named(sent)
         notes, weighed = [], []
         for each, asked in zip(files, sent, strict=True):
-            chosen, note = chosen_pages(str(asked.get("choice") or ""), each)
+            chosen, note = _chosen_pages(str(asked.get("choice") or ""), each)
             notes.append(note)
             tokens = [tokens_of(each)] if each.kind == "image" else self._count(each.parts)
             weighed.append(Weighed(tokens, bool(each.pages), chosen))
@@ -107,7 +108,9 @@ class Attachments:
                 "left_out": out,
                 "tokens": part.given(out) + _FRAME,
                 "whole": sum(part.tokens) + _FRAME,
-                "said": " ".join(filter(None, (note, shown_pages(each, out, part.chosen is None)))),
+                "said": " ".join(
+                    filter(None, (note, _shown_pages(each, out, part.chosen is None)))
+                ),
             }
             for each, part, out, note in zip(files, weighed, fit.left_out, notes, strict=True)
         ]
@@ -178,12 +181,14 @@ class Attachments:
         Raises InvalidRequest if one is gone or malformed, or if they are too many or too large.
         """
         sent = [each if isinstance(each, dict) else {} for each in sent or []]
+        size = f"{LARGEST >> 20} MB of text in total"
+        too_much = f"At most {MOST} files with {size} per message. Remove some."
         if len(sent) > MOST:
-            raise InvalidRequest("files", words.files_too_large(MOST, LARGEST >> 20))
+            raise InvalidRequest("files", too_much)
         known = self._store.attachments(each["id"] for each in sent if type(each.get("id")) is int)
         found = tuple(_attachment(each, known) for each in sent)
         if sum(len(each.given) for each in found) > LARGEST:
-            raise InvalidRequest("files", words.files_too_large(MOST, LARGEST >> 20))
+            raise InvalidRequest("files", too_much)
         return found
 
 
@@ -204,6 +209,35 @@ def _attachment(sent: dict[str, Any], known: dict[int, Attachment]) -> Attachmen
     return Attachment(one_line(name), text)
 
 
+def _chosen_pages(choice: str, attachment: Attachment) -> tuple[frozenset[int] | None, str]:
+    """Return the pages that the user typed, None for all that fit; and a note on what is wrong, or "".
+
+    What names no page counts as none typed.
+    """
+    count = len(attachment.pages)
+    if not choice.strip() or not count:
+        return None, ""
+    found = pages_in(choice, count)
+    if not found:
+        return None, (
+            f"“{choice.strip()[:40]}” names no page from 1 to {count}, so all that fit are "
+            "included. Type pages as 1-3, 7."
+        )
+    unit = (attachment.unit or "Page").lower()
+    beyond = any(int(each) > count for each in re.findall(r"\d+", choice))
+    only = f"There {'is' if count == 1 else 'are'} only {counted(count, unit)}."
+    return found, only if beyond else ""
+
+
+def _shown_pages(attachment: Attachment, left_out: Sequence[int], to_fit: bool) -> str:
+    """Return a sentence on the pages that are left out; "" if none is."""
+    if not left_out:
+        return ""
+    count = len(attachment.pages)
+    given = ranges(n for n in range(1, count + 1) if n not in set(left_out))
+    return words.pages_given(attachment.unit or "Page", given, count, ranges(left_out), to_fit)
+
+
 def one_line(name: str) -> str:
     """Return a name of a file on one line, cut to 200 characters."""
     return " ".join(name.split())[:200] or "file"
@@ -221,7 +255,7 @@ def show_attachment(attachment: Attachment) -> View:
         "text": attachment.text if attachment.kind == "text" else "",
         "pages": len(attachment.pages),
         "left_out": attachment.left_out,
-        "said": shown_pages(attachment, attachment.left_out, False),
+        "said": _shown_pages(attachment, attachment.left_out, False),
         "tokens": attachment.tokens,
         "source": attachment.source,
     }

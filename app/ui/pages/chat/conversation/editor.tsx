@@ -27,11 +27,10 @@ export function Editor({ page, message }: { page: ChatPage; message: Message }) 
   const { place, area, close } = useEditing(page, message);
   const [value, setValue] = useState(() => {
     const kept = drafts.of(place) as Written;
-    return kept.text ? kept : { text: message.text, files: message.files ?? [] };
+    return kept.text ? kept : { text: message.text, files: message.files };
   });
   const latest = useRef(value);
   latest.current = value;
-  const form = useRef<HTMLFormElement>(null);
   const change = (part: Partial<Written>) => {
     const next = { ...latest.current, ...part };
     latest.current = next;
@@ -47,11 +46,11 @@ export function Editor({ page, message }: { page: ChatPage; message: Message }) 
     onEscape(close)(event);
     if (event.target === area.current && event.key === "Enter" && !event.shiftKey && !event.isComposing) {
       event.preventDefault();
-      form.current?.requestSubmit();
+      submit();
     }
   };
   return (
-    <Form class="editing ft-stack" ref={form} onSubmit={submit} onKeyDown={key}>
+    <Form class="editing ft-stack" onSubmit={submit} onKeyDown={key}>
       <AttachmentRow
         page={page}
         message={message.id}

@@ -11,6 +11,7 @@ import {
   Trash2,
   Upload,
   X,
+  type IconNode,
 } from "lucide";
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { saveFile } from "../../../shared/browser";
@@ -131,6 +132,10 @@ export const ChatList = memo(({ page, chats, folders, current }: ChatListProps) 
   );
 });
 
+// What can be done with a chat or a folder.
+type ToolProps = { icon: IconNode; label: string; of: string; onClick: () => void };
+const Tool = ({ label, of, ...rest }: ToolProps) => <IconButton {...rest} title={label} label={`${label}: ${of}`} />;
+
 type ChatItemProps = { page: ChatPage; chat: Chat; folders: Folder[]; current: boolean; onNewFolder: () => void };
 function ChatItem({ page, chat, folders, current, onNewFolder }: ChatItemProps) {
   const [open, setOpen] = useState<"" | "menu" | "name">("");
@@ -152,9 +157,6 @@ function ChatItem({ page, chat, folders, current, onNewFolder }: ChatItemProps) 
     folder === "new"
       ? onNewFolder()
       : page.change("move_chat", { chat: chat.id, folder: folder ? Number(folder) : null });
-  const tool = (icon: any, label: string, run: () => void) => (
-    <IconButton icon={icon} title={label} label={`${label}: ${title}`} onClick={run} />
-  );
   if (open === "name")
     return (
       <li class={current ? "current" : undefined}>
@@ -174,9 +176,9 @@ function ChatItem({ page, chat, folders, current, onNewFolder }: ChatItemProps) 
         {title}
       </a>
       <span class="tools">
-        {tool(Pencil, "Rename", () => setOpen("name"))}
-        {tool(Ellipsis, "More", () => setOpen(open === "menu" ? "" : "menu"))}
-        {tool(Trash2, "Delete", () => page.deletions.deleteChat(chat))}
+        <Tool icon={Pencil} label="Rename" of={title} onClick={() => setOpen("name")} />
+        <Tool icon={Ellipsis} label="More" of={title} onClick={() => setOpen(open === "menu" ? "" : "menu")} />
+        <Tool icon={Trash2} label="Delete" of={title} onClick={() => page.deletions.deleteChat(chat)} />
       </span>
       {open === "menu" && (
         <div class="menu ft-stack">
@@ -234,11 +236,11 @@ export function ChatFolder({ page, folder: { id, name }, folded, children }: Cha
             <span class="ft-hint">{count}</span>
           </button>
           <span class="tools">
-            <IconButton icon={Pencil} title="Rename" label={`Rename: ${name}`} onClick={() => setRenaming(true)} />
-            <IconButton
+            <Tool icon={Pencil} label="Rename" of={name} onClick={() => setRenaming(true)} />
+            <Tool
               icon={Trash2}
-              title="Delete folder, keep chats"
-              label={`Delete folder, keep chats: ${name}`}
+              label="Delete folder, keep chats"
+              of={name}
               onClick={() => page.change("delete_folder", { folder: id })}
             />
           </span>

@@ -6,7 +6,6 @@ const remembered = "foretoken.chat";
 
 export class CurrentChat {
   entered = false; // whether a chat was shown yet
-  leading = false;
   id: number | null = null; // null for a new one
 
   // The chat to show first; null for a new one.
@@ -21,16 +20,14 @@ export class CurrentChat {
     if (id) localStorage.setItem(remembered, String(id));
     else localStorage.removeItem(remembered);
     const path = id ? `/chat/${id}` : "/chat";
-    this.leading = true;
     if (address.page === "chat") address.go(path, { replace });
     else address.latest.chat = path;
-    this.leading = false;
   }
 
   // Calls `f` when the address names another chat, by Back, Forward or a link.
   watch(f: (chat: number | null) => void) {
     return address.watch((page: string) => {
-      if (page === "chat" && !this.leading && address.chat !== this.id) f(address.chat);
+      if (page === "chat" && address.chat !== this.id) f(address.chat);
     });
   }
 }

@@ -35,6 +35,7 @@ export class ChatPage extends Store<PageState> {
   settings = new SettingsStore((name, data) => this.ask(name, data));
   renewing: Promise<void> | undefined = undefined;
   choosing: Promise<unknown> | undefined = undefined; // of this chat's system prompt
+  wanted: number | null = null; // the chat that was chosen last, which may still be on its way
   written: any = undefined; // counts the messages that Python has stored
 
   constructor(readonly server: Endpoints) {
@@ -90,7 +91,7 @@ export class ChatPage extends Store<PageState> {
   back() {
     const { chat, ready, running } = this.state;
     if (!ready) this.boot();
-    else if (running !== null && !this.stream.following && chat !== null) this.open(chat);
+    else if (running !== null && !this.stream.following && chat !== null) this.reload();
     if (!this.settings.values) this.settings.refresh();
   }
 
@@ -128,7 +129,7 @@ export class ChatPage extends Store<PageState> {
     const { chat } = this.state;
     if (first || chat === null) return;
     const answer = await this.ask("open_chat", { chat });
-    if (!answer?.chat || answer.chat.id !== this.state.chat || !idle()) return;
+    if (!answer?.chat || answer.chat.id !== this.wanted || !idle()) return;
     this.set(listing(answer));
     const ids = (messages: Message[]) => messages.map(({ id }) => id).join();
     if (ids(answer.chat.messages) !== ids(this.state.messages)) this.showChat(answer.chat);
@@ -193,6 +194,7 @@ export class ChatPage extends Store<PageState> {
   showChat(chat: any, { replace = false } = {}) {
     const id = chat?.id ?? null;
     const other = !this.current.entered || id !== this.state.chat;
+    this.wanted = id;
     if (other) this.leave(id);
     this.current.enter(id, replace);
     this.set({
@@ -237,9 +239,17 @@ export class ChatPage extends Store<PageState> {
     this.focusBox();
   }
 
-  async open(id: number) {
-    const answer = await this.ask("open_chat", { chat: id });
-    if (!answer) return;
+  open(id: number) {
+    this.wanted = id;
+    return this.reload();
+  }
+
+  // Shows the chat that was chosen last as Python has it by now.
+  async reload() {
+    const { wanted } = this;
+    const answer = await this.ask("open_chat", { chat: wanted });
+    if (wanted !== this.wanted) return; // another one was chosen meanwhile
+    if (!answer) return void (this.wanted = this.state.chat);
     this.take(answer);
     this.set({ side: false });
     if (!answer.chat) this.fail(GONE);
@@ -277,12 +287,13 @@ export class ChatPage extends Store<PageState> {
     if (asked !== chat) return; // another chat is shown by now
     if (packet.chat !== chat) {
       drafts.forget(chat);
+      if (this.wanted === chat) this.wanted = packet.chat;
       this.current.enter(packet.chat, true);
       this.set({ chat: packet.chat, queued: queued?.chat === chat ? { ...queued, chat: packet.chat } : queued });
     }
     this.sending.keep();
     // Another page has continued this chat, or this one was reloaded since it asked.
-    if (!packet.reply || packet.kept.some((id: number) => !this.find(id))) return void this.open(packet.chat);
+    if (!packet.reply || packet.kept.some((id: number) => !this.find(id))) return void this.reload();
     const kept = messages
       .filter(({ id }) => packet.kept.includes(id) && id !== packet.reply.id)
       .map((each) => (packet.left_out.includes(each.id) ? { ...each, left_out: true } : each));

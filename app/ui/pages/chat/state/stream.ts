@@ -49,7 +49,7 @@ export class Stream {
     }
     if (this.following !== mine) return; // another reply is followed by now
     this.following = null;
-    if (page.state.running === run && !status.away && page.state.chat !== null) page.open(page.state.chat);
+    if (page.state.running === run && !status.away && page.state.chat !== null) page.reload();
   }
 
   advance({ id, reply }: Message, events: any[], stats: any, done: boolean) {
@@ -67,7 +67,7 @@ export class Stream {
     if (end && page.find(id)?.status === "running") page.patch(id, ended(end, stats));
     if (!done || page.find(id)?.calls) return; // after calls of tools attach() looks for the reply to their results
     page.ended();
-    if (!end && page.state.chat !== null) page.open(page.state.chat); // it is over and its feed is gone
+    if (!end && page.state.chat !== null) page.reload(); // it is over and its feed is gone
   }
 
   async showRounds(message: Message) {

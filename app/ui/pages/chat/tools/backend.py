@@ -157,11 +157,7 @@ class ChatToolsBackend:
             "trusted": config.mark in used.trusted,
             "phase": state.phase,
             "why": tool_words.in_short(state.why),
-            "tools": [
-                {"name": tool.name, "about": tool.description}
-                for tool in state.tools
-                if tool.name not in config.tools_off
-            ],
+            "tools": sum(tool.name not in config.tools_off for tool in state.tools),
         }
 
 

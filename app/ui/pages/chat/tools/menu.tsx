@@ -21,12 +21,12 @@ interface ChatServer {
   trusted: boolean;
   phase: "stopped" | "starting" | "ready" | "failed";
   why: string;
-  tools: { name: string; about: string }[];
+  tools: number;
 }
 
 const PHASES = { starting: "Starting …", stopped: "Starts with the next message", ready: "", failed: "" };
 
-const nameOf = ({ name, tools }: ChatServer) => (tools.length ? `${name} (${several(tools.length, "tool")})` : name);
+const nameOf = ({ name, tools }: ChatServer) => (tools ? `${name} (${several(tools, "tool")})` : name);
 
 type ChatTools = { refusal: string | null; servers: ChatServer[] };
 
