@@ -128,7 +128,10 @@ class PanelBackend:
             "forgotten": self.stored.forgotten,
         }
         if (data or {}).get("first"):
-            shown |= {"fields": [SYSTEM, *_headed()]}
+            groups = [
+                {"kind": "group", "label": each, "fields": own} for each, own in FIELDS.items()
+            ]
+            shown |= {"fields": [SYSTEM, *groups]}
         return shown
 
     @endpoint
@@ -210,10 +213,6 @@ def _read(name: str, value: Any) -> Any:
 
 def _named(name: str, about: str) -> View:
     return {"name": name, "title": method_title(name), "about": about}
-
-
-def _headed() -> list[View]:
-    return [{"kind": "group", "label": label, "fields": list(own)} for label, own in FIELDS.items()]
 
 
 def _option(option: OptionInfo) -> View:

@@ -105,9 +105,9 @@ def resolve_stored(pair: Pair | None, kept: Mapping[str, Any]) -> Resolved:
     if pair is None:
         return Resolved(Settings.from_json(kept))
     default = default_of(pair)
-    own = _mapping(kept.get(OWN)).get(pair.key)
+    own = mapping(kept.get(OWN)).get(pair.key)
     plain = {name: value for name, value in kept.items() if name not in DRAFTING}
-    settings = Settings.from_json({**plain, **_mapping(own)}, default)
+    settings = Settings.from_json({**plain, **mapping(own)}, default)
     found = resolve(settings, pair)
     if own is not None:
         return replace(found, news=found.changes)
@@ -123,7 +123,7 @@ def with_choice(
     the pair's default removes the stored choice."""
     values = settings.to_json()
     drafting = {name: values.pop(name) for name in DRAFTING}
-    own = dict(_mapping(kept.get(OWN)))
+    own = dict(mapping(kept.get(OWN)))
     last = {name: kept[name] for name in DRAFTING if name in kept}
     with_pair, said = kept.get(LAST), kept.get(SAID) is True
     if chosen and pair is not None:
@@ -157,5 +157,6 @@ def _instead(asked: Any, where: str, pair: Pair, used: str) -> tuple[str, ...]:
     return (pair_words.method_of_pair(asked, where, used, measured=pair.measured is not None),)
 
 
-def _mapping(value: Any) -> Mapping[str, Any]:
+def mapping(value: Any) -> dict[str, Any]:
+    """Return a stored object, empty where anything else is stored."""
     return value if isinstance(value, dict) else {}

@@ -13,6 +13,7 @@ from app.ui.controls.resolver import (
     SAID,
     Pair,
     Resolved,
+    mapping,
     resolve,
     resolve_for_pair,
     resolve_stored,
@@ -55,7 +56,7 @@ class StoredSettings:
 
     def now(self) -> Resolved:
         """Return the settings for the loaded pair, with notices about choices for another pair."""
-        return resolve_stored(self.pair(), _settings_in(self._file.read()))
+        return resolve_stored(self.pair(), mapping(self._file.read().get(SETTINGS)))
 
     def resolve_for_page(self, settings: Settings, pair: str | None) -> Resolved:
         """Resolve the settings of a page that believes the pair with this key to be loaded. If another
@@ -70,7 +71,9 @@ class StoredSettings:
         loaded = self.pair()
         chosen = chosen and loaded is not None and loaded.key == pair
         with self._file.change() as values:
-            values[SETTINGS] = with_choice(_settings_in(values), settings, loaded, chosen=chosen)
+            values[SETTINGS] = with_choice(
+                mapping(values.get(SETTINGS)), settings, loaded, chosen=chosen
+            )
         self._before = {}
         self.version += 1
 
@@ -84,17 +87,17 @@ class StoredSettings:
     def tell(self) -> tuple[str, ...]:
         """Return what to say of a newly loaded pair. That the last choice is not taken over is said once,
         and not for each pair without a choice of its own."""
-        settings = _settings_in(self._file.read())
+        settings = mapping(self._file.read().get(SETTINGS))
         news = resolve_stored(self.pair(), settings).news
         if news and not settings.get(SAID):
             with suppress(ForetokenError), self._file.change() as values:
-                values[SETTINGS] = {**_settings_in(values), SAID: True}
+                values[SETTINGS] = {**mapping(values.get(SETTINGS)), SAID: True}
         return news
 
     def forget(self) -> None:
         """Delete the settings of every pair."""
         with self._file.change() as values:
-            before, values[SETTINGS] = _settings_in(values), {}
+            before, values[SETTINGS] = mapping(values.get(SETTINGS)), {}
         self._before = before
         self.version += 1
 
@@ -105,11 +108,6 @@ class StoredSettings:
                 values[SETTINGS] = self._before
             self._before = {}
             self.version += 1
-
-
-def _settings_in(values: dict[str, Any]) -> dict[str, Any]:
-    settings = values.get(SETTINGS)
-    return settings if isinstance(settings, dict) else {}
 
 
 def key_of(loaded: Loaded) -> str:

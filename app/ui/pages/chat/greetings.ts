@@ -1,13 +1,9 @@
 // What a model is asked first: what it is good at.
 
-// Where rounds are seen: beside the chat, or behind the button that opens them.
-export const where = { open: "on the right", closed: "under “Rounds”" };
-
-// `{where}` in the body is `where`.
 interface Greeting {
   fits: (model: any) => boolean; // tried in order
   title: (model: any) => string;
-  body: string;
+  body: (where: string) => string; // where rounds are seen
   examples: { label: string; text: string }[];
 }
 
@@ -15,7 +11,8 @@ export const greetings: Greeting[] = [
   {
     fits: (model) => model.pip,
     title: () => "Hello, I am Pip.",
-    body: "I am a small model trained for this app, and its guide. While I write, a smaller draft guesses ahead and I check its guesses. Watch the rounds {where}.",
+    body: (where) =>
+      `I am a small model trained for this app, and its guide. While I write, a smaller draft guesses ahead and I check its guesses. Watch the rounds ${where}.`,
     examples: [
       { label: "Ask the guide", text: "What is speculative decoding?" },
       { label: "Tell a story", text: "Tell me a short tale about a fox and a lantern." },
@@ -31,7 +28,8 @@ export const greetings: Greeting[] = [
   {
     fits: (model) => /cod(e|er|ing)\b|star-?coder|codestral|devstral/i.test(model.greeting),
     title: (model) => `${model.greeting} is ready.`,
-    body: "It was trained on code. Watch each drafted token being checked {where}. Repetitive code speeds up most.",
+    body: (where) =>
+      `It was trained on code. Watch each drafted token being checked ${where}. Repetitive code speeds up most.`,
     examples: [
       {
         label: "Write a function",
@@ -62,7 +60,7 @@ export const greetings: Greeting[] = [
   {
     fits: () => true,
     title: (model) => `${model.greeting} is ready.`,
-    body: "Ask anything. Watch each drafted token being checked {where}.",
+    body: (where) => `Ask anything. Watch each drafted token being checked ${where}.`,
     examples: [
       { label: "Explain", text: "Explain in five sentences why the sky is blue." },
       {

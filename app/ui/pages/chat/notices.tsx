@@ -65,7 +65,7 @@ function ToastRow({ page, toast }: { page: ChatPage; toast: Toast }) {
 // Says that another model wrote this chat, or that the loaded one is a base model. Sending stays possible.
 function Advice({ page, state }: { page: ChatPage; state: PageState }) {
   const pair = state.status?.loaded;
-  const last = page.replies.at(-1);
+  const last = page.last("assistant");
   const writer = state.status && !state.status.opening && last?.model && (!pair || differs(last, pair)) ? last : null;
   if (state.running !== null || (!writer && !pair?.base)) return null;
   const load = async () => {

@@ -26,15 +26,15 @@ class StatusBackend:
 
     @endpoint
     def status(self, data: View | None = None) -> View:
-        """Return what is loaded and what is being loaded."""
-        status = self._runtime.loader.status
+        """Return what is loaded and being loaded, and what was ``unloaded``: a message loads it again."""
+        status, before = self._runtime.loader.status, self._runtime.loader.unloaded
         working = status.state is LoadState.WORKING
         failed = status.state is LoadState.FAILED
         looking = self._runtime.found.working  # asked first: the last version is told with its end
         pair = " + ".join(map(words.place, title(status.name).split(" + ")))
         return {
             "loaded": self._loaded(),
-            "unloaded": self._unloaded(),
+            "unloaded": title(before.name) if before and not self._runtime.engine.loaded else None,
             "opening": f"{status.message} {pair}" if working else None,
             "waits": self.waits,
             "settings": self._stored.version,
@@ -46,11 +46,6 @@ class StatusBackend:
             "found": self._runtime.found.version,
             "looking": looking,
         }
-
-    def _unloaded(self) -> str | None:
-        """Return the title of the pair that was unloaded, and that a message loads again."""
-        before = self._runtime.loader.unloaded
-        return None if before is None or self._runtime.engine.loaded else title(before.name)
 
     @property
     def waits(self) -> bool:

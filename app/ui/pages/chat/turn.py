@@ -47,9 +47,8 @@ class Turn:
         if self.text is not None:
             images = tuple(Image(each.data) for each in self.files if each.data)
             asked.append(Message("user", with_files(self.text, self.files), images=images))
-        last = (
-            last_turn(kept) if self.text is None else ()
-        )  # what is being answered is never left out
+        # What is being answered is never left out.
+        last = last_turn(kept) if self.text is None else ()
         given = turns(kept[: len(kept) - len(last)])
         left_out: list[int] = []
         while True:

@@ -105,7 +105,7 @@ function Lanes({ race, stats }: { race: Race; stats: Record<string, Stats> | nul
               <b class="lane-speed">{speed(stats?.[side]?.tokens_per_s)}</b>
               <span class="ft-hint">tokens/s</span>
             </header>
-            <div class="lane-text ft-stack" tabIndex={0} role="group" aria-label={race.names[i]}>
+            <div class="lane-text ft-stack ft-gap-3" tabIndex={0} role="group" aria-label={race.names[i]}>
               {replies.map((reply, turn) => (
                 <ReplyBody key={`${race.run?.pair} ${turn}`} reply={reply} onDrawn={scrollToEnd} />
               ))}

@@ -53,7 +53,7 @@ export const FRESH = new Race();
 export function take(race: Race, event: any): Race {
   if (event.t === "run") return begin(race, event);
   if (event.side) return write(race, event);
-  if (event.t === "opening") return { ...race, opening: event };
+  if (["opening", "standing", "words"].includes(event.t)) return { ...race, [event.t]: event };
   if (event.t === "begun") {
     const { names, compared, notes, pairs } = event;
     return { ...race, names, compared, notes, pairs, about: event };
@@ -62,8 +62,6 @@ export function take(race: Race, event: any): Race {
     const played = SIDES.map((side, i) => ({ name: race.names[i], rounds: race.lanes[side].rounds }));
     return { ...race, pairs: [...race.pairs, event], played };
   }
-  if (event.t === "standing") return { ...race, standing: event };
-  if (event.t === "words") return { ...race, words: event };
   if (event.t === "rest") return end(race, event.complete);
   return event.t === "broken" ? end(race, true) : race;
 }

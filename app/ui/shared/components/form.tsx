@@ -101,7 +101,7 @@ export function NumberInput({ value, onChange, onDone, slider = false, ...rest }
   const number = <input type="number" {...attributes} {...own} />;
   if (!slider) return field(number);
   return field(
-    <div class="ft-range">
+    <div class="ft-range ft-row">
       <input type="range" tabIndex={-1} aria-hidden="true" {...{ min, max, step, disabled }} {...own} />
       {number}
     </div>,

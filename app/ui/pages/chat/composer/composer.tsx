@@ -21,12 +21,13 @@ export function Composer({ page, state }: { page: ChatPage; state: PageState }) 
   }, [draft.text, shown]);
   const write = (change: Partial<Written>) => page.write({ ...page.state.draft, ...change });
   const key = (event: KeyboardEvent) => {
+    const question = page.last("user");
     if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
       event.preventDefault();
       page.sending.send();
-    } else if (event.key === "ArrowUp" && !page.state.draft.text && running === null && page.questions.length) {
+    } else if (event.key === "ArrowUp" && !page.state.draft.text && running === null && question) {
       event.preventDefault();
-      page.set({ editing: (page.questions.at(-1) as any).id });
+      page.set({ editing: question.id });
     }
   };
   return (
@@ -50,7 +51,7 @@ export function Composer({ page, state }: { page: ChatPage; state: PageState }) 
         onKeyDown={key}
         {...takesFiles((files) => attach(page, files))}
       />
-      <div class="composer-row ft-row">
+      <div class="composer-row ft-row ft-gap-1">
         <AttachButton page={page} onFiles={(files) => attach(page, files)} onAdded={adding(page)} />
         <ToolsMenu
           ask={page.ask}
@@ -98,7 +99,7 @@ const SHOWN = 0.6;
 const NEARLY = 0.85;
 
 export function ContextMeter({ page, state }: { page: ChatPage; state: PageState }) {
-  const stats = state.live ?? page.replies.at(-1)?.stats;
+  const stats = state.live ?? page.last("assistant")?.stats;
   const limit = state.status?.loaded?.context;
   const used = stats?.prompt_tokens ? stats.prompt_tokens + stats.completion_tokens : 0; // the prompt is the whole chat
   const share = Math.min(used / limit, 1);

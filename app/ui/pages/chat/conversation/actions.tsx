@@ -7,7 +7,6 @@ import { Button, useTimer } from "../../../shared/components";
 import type { ChatPage, Message } from "../types";
 
 interface Action {
-  name: string;
   icon: IconNode;
   label: string;
   hint?: string;
@@ -17,36 +16,22 @@ interface Action {
 
 const textOf = ({ role, text, reply }: Message) => (role === "user" ? text : reply.answer);
 
-const copy: Action = { name: "copy", icon: Copy, label: "Copy", run: (_, message) => toClipboard(textOf(message)) };
-const edit: Action = {
-  name: "edit",
-  icon: Pencil,
-  label: "Edit",
-  changes: true,
-  run: (page, { id }) => page.set({ editing: id }),
-};
+const copy: Action = { icon: Copy, label: "Copy", run: (_, message) => toClipboard(textOf(message)) };
+const edit: Action = { icon: Pencil, label: "Edit", changes: true, run: (page, { id }) => page.set({ editing: id }) };
 const fork: Action = {
-  name: "fork",
   icon: GitFork,
   label: "Fork",
   hint: "Start a new chat with everything up to here",
   run: (page, { id }) => page.fork(id),
 };
-const rounds: Action = {
-  name: "rounds",
-  icon: Rows3,
-  label: "Rounds",
-  run: (page, message) => page.openRounds(message),
-};
+const rounds: Action = { icon: Rows3, label: "Rounds", run: (page, message) => page.openRounds(message) };
 const remove: Action = {
-  name: "delete",
   icon: Trash2,
   label: "Delete",
   changes: true,
   run: (page, message) => page.deletions.deleteMessage(message),
 };
 export const retry: Action = {
-  name: "retry",
   icon: RotateCcw,
   label: "Retry",
   hint: "Write this reply again. With temperature 0 or a fixed seed the text will be the same.",
@@ -54,32 +39,32 @@ export const retry: Action = {
   run: (page, { id }) => page.sending.act({ action: "retry", message: id }),
 };
 
-const ACTIONS: Record<Message["role"], Action[]> = {
-  user: [edit, copy, fork, remove],
-  assistant: [retry, copy, { ...edit, label: "Edit reply" }, fork, rounds, remove],
+const ACTIONS: Record<Message["role"], Record<string, Action>> = {
+  user: { edit, copy, fork, delete: remove },
+  assistant: { retry, copy, edit: { ...edit, label: "Edit reply" }, fork, rounds, delete: remove },
 };
 
 export function Actions({ page, message, idle }: { page: ChatPage; message: Message; idle: boolean }) {
   const [done, setDone] = useState("");
   useTimer(done && 1400, () => setDone(""), [done]);
-  const press = (action: Action) => {
+  const press = (name: string, action: Action) => {
     action.run(page, message);
-    if (action.name === "copy") setDone(action.name);
+    if (name === "copy") setDone(name);
   };
   return (
     <div class="actions">
-      {ACTIONS[message.role]
-        .filter(({ changes }) => idle || !changes)
-        .map((action) => (
+      {Object.entries(ACTIONS[message.role])
+        .filter(([, { changes }]) => idle || !changes)
+        .map(([name, action]) => (
           <Button
-            key={action.name}
+            key={name}
             kind="quiet"
             small
-            icon={done === action.name ? Check : action.icon}
-            label={done === action.name ? "Copied" : action.label}
+            icon={done === name ? Check : action.icon}
+            label={done === name ? "Copied" : action.label}
             title={action.hint ?? action.label}
-            data-action={action.name}
-            onClick={() => press(action)}
+            data-action={name}
+            onClick={() => press(name, action)}
           />
         ))}
     </div>

@@ -86,7 +86,7 @@ function Question(props: MessageProps) {
           {message.text}
         </div>
       )}
-      <div class="user-foot">
+      <div class="user-foot ft-row ft-gap-1">
         {idle && props.last && (
           <Button small text="Answer" data-action="answer" onClick={() => retry.run(page, message)} />
         )}

@@ -2,7 +2,7 @@
 
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { Button, LoadProgress, onEscape, PageLink, place, usePage } from "../../../shared/components";
-import { greetings, where } from "../greetings";
+import { greetings } from "../greetings";
 import type { ChatPage } from "../state/page";
 
 const Pip = () => (
@@ -53,17 +53,12 @@ export function Welcome({ page, status, invites }: { page: ChatPage; status: any
       </div>
     );
   const greeting = greetings.find(({ fits }) => fits(loaded)) ?? greetings[0];
-  const [before, after] = greeting.body.split("{where}");
+  const where = page.state.drawer ? "on the right" : "under “Rounds”";
   return (
     <div class="empty ft-stack">
       <Pip />
       <h1>{greeting.title(loaded)}</h1>
-      <p>
-        {before}
-        <span class="where-open">{where.open}</span>
-        <span class="where-closed">{where.closed}</span>
-        {after}
-      </p>
+      <p>{greeting.body(where)}</p>
       {invites && <Invitation page={page} />}
       <div class="examples">
         {greeting.examples.map(({ label, text }) => (

@@ -181,7 +181,7 @@ function ChatItem({ page, chat, folders, current, onNewFolder }: ChatItemProps) 
         <Tool icon={Trash2} label="Delete" of={title} onClick={() => page.deletions.deleteChat(chat)} />
       </span>
       {open === "menu" && (
-        <div class="menu ft-stack">
+        <div class="menu ft-stack ft-gap-1">
           <Select
             label="Move to"
             value={String(folders.some(({ id }) => id === chat.folder) ? chat.folder : "")}

@@ -161,12 +161,9 @@ export class ChatPage extends Store<PageState> {
     return this.state.messages.find((each) => each.id === id);
   }
 
-  get replies() {
-    return this.state.messages.filter(({ role }) => role === "assistant");
-  }
-
-  get questions() {
-    return this.state.messages.filter(({ role }) => role === "user");
+  // Returns the last message of the user or of the model.
+  last(role: Message["role"]) {
+    return this.state.messages.findLast((each) => each.role === role);
   }
 
   patch(id: number, change: Partial<Message>) {
@@ -208,7 +205,7 @@ export class ChatPage extends Store<PageState> {
       told: "",
     });
     if (other) this.follow?.toEnd();
-    const last = this.replies.at(-1);
+    const last = this.last("assistant");
     if (chat?.running) this.stream.attach(chat.running.run, chat.running.message);
     else if (last) this.stream.showRounds(last);
     else this.stream.show(null);

@@ -80,7 +80,7 @@ function CallCard({ page, call }: CallProps) {
         <b>{name}</b>
         {!waits && given.length <= SHORT && <code>{given}</code>}
         {server && <span class="ft-hint">from {server}</span>}
-        <span class="call-state ft-hint">
+        <span class="call-state ft-row ft-gap-1 ft-hint">
           <Icon of={ICONS[state]} size={14} />
           {stateOf(call)}
         </span>
