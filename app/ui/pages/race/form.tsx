@@ -14,7 +14,7 @@ interface Offer {
   rules: string[];
   deepest: number;
   own: SideChoice; // the chat's settings
-  places: { kind: "pair" | "server"; id: string; name: string }[];
+  places: { id: string; name: string }[];
   seed: number | null;
   max_tokens: number | null;
   chats: number; // prompts of the user

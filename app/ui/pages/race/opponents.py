@@ -26,19 +26,14 @@ def opponents(runtime: Runtime, loaded: Loaded) -> list[View]:
     """Return the pairs on this machine, and the servers of the catalog."""
     catalog, shown = runtime.catalog, (loaded.target_id, loaded.draft_id)
     pairs = [
-        (each.id, each.name)
+        each
         for each in catalog.pairs
         if (each.target.id, each.draft and each.draft.id) != shown
         and all(spec is None or runtime.locate(spec) for spec in (each.target, each.draft))
     ]
-    found = [(each.id, each.name) for each in catalog.servers if each.id != loaded.target_id]
-    kinds = {"pair": pairs, "server": found}
-    listed = [(kind, *one) for kind, some in kinds.items() for one in some]
-    _, *names = titles(loaded.name, *(name for _, _, name in listed))
-    return [
-        {"kind": kind, "id": identity, "name": name}
-        for (kind, identity, _), name in zip(listed, names, strict=True)
-    ]
+    found = [*pairs, *(each for each in catalog.servers if each.id != loaded.target_id)]
+    _, *names = titles(loaded.name, *(each.name for each in found))
+    return [{"id": each.id, "name": name} for each, name in zip(found, names, strict=True)]
 
 
 def look(runtime: Runtime, request: LoadRequest) -> View:

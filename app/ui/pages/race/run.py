@@ -24,7 +24,7 @@ class RaceRun:
         begun     names, compared: whether words are, prompts, pairs (as below, those before),
                   notes: sentences, max_tokens and seed of both sides; before opening, too, where
                   there are pairs
-        run       side, pair (null: to warm up) of how many, prompt, done and total of runs
+        run       side, pair (null: to warm up) of how many, done and total of runs
         pair      ratio, the sides' speeds, words equal or not
         standing  median, low, high, favours, and what they mean in words
         words     what is said of them; ``different``: in how many pairs they differ
@@ -51,7 +51,7 @@ class RaceRun:
         before = self._session.race
         if before is not None and before.pairs:  # they stay in sight, whatever comes of opening
             self._introduce(before)
-            self._stand(before)
+            self.feed.append(standing(before))
         try:
             with self._session.opened(self._watcher) as race:
                 self._measure(race)
@@ -75,7 +75,7 @@ class RaceRun:
                 on_pair=lambda pair: self._on_pair(race, pair),
             )
         finally:
-            self._stand(race)
+            self.feed.append(standing(race))
             self.feed.append({"t": "rest", "complete": complete})
 
     def _introduce(self, race: Race) -> None:
@@ -101,7 +101,7 @@ class RaceRun:
     def _on_run(self, run: Run, of: int) -> None:
         self._check_still_there()
         done, total = self._runs, self._total
-        told = {"pair": run.pair, "of": of, "prompt": run.prompt, "done": done, "total": total}
+        told = {"pair": run.pair, "of": of, "done": done, "total": total}
         self._runs += 1
         self._replies[run.side] = ReplyState()
         self._tell(run.side, {"t": "run", **told})
@@ -119,9 +119,6 @@ class RaceRun:
 
     def _on_pair(self, race: Race, pair: Pair) -> None:
         self.feed.append({"t": "pair", **race_report.pair_json(pair)})
-        self._stand(race)
-
-    def _stand(self, race: Race) -> None:
         self.feed.append(standing(race))
 
     def _compare_texts(self, race: Race) -> None:

@@ -107,7 +107,6 @@ class Attachments:
                 "id": each.id,
                 "left_out": out,
                 "tokens": part.given(out) + _FRAME,
-                "whole": sum(part.tokens) + _FRAME,
                 "said": " ".join(
                     filter(None, (note, _shown_pages(each, out, part.chosen is None)))
                 ),
