@@ -255,18 +255,11 @@ export function ReplyFoot({ message, children }: { message: Message; children: C
 // ---- whether a message is near the view. Distant ones are drawn as text alone, at the height they had, so that hundreds of messages cost little more than a few and can still be searched and copied
 
 const tell = new WeakMap<Element, (near: boolean, height: number) => void>();
-const observers = new WeakMap<Element, IntersectionObserver>(); // the observer of each scrolling element
+let observer: IntersectionObserver | undefined; // of the one element in which messages scroll
 
-function observerOf(scroller: Element) {
-  let found = observers.get(scroller);
-  if (found) return found;
-  const each = (entries: IntersectionObserverEntry[]) => {
-    for (const { target, isIntersecting, boundingClientRect, rootBounds } of entries)
-      if (rootBounds?.height) tell.get(target)?.(isIntersecting, boundingClientRect.height); // else another page is shown
-  };
-  found = new IntersectionObserver(each, { root: scroller, rootMargin: "150% 0px" });
-  observers.set(scroller, found);
-  return found;
+function told(entries: IntersectionObserverEntry[]) {
+  for (const { target, isIntersecting, boundingClientRect, rootBounds } of entries)
+    if (rootBounds?.height) tell.get(target)?.(isIntersecting, boundingClientRect.height); // else another page is shown
 }
 
 // True if the focus or a selection is in the node: it must stay as it is.
@@ -286,12 +279,12 @@ export function useNear(ref: RefObject<HTMLElement | null>, first: boolean): [bo
     const node = ref.current;
     const scroller = node?.closest(".messages");
     if (!node || !scroller) return;
-    const observer = observerOf(scroller);
+    const watching = (observer ??= new IntersectionObserver(told, { root: scroller, rootMargin: "150% 0px" }));
     tell.set(node, (is, height) =>
       set((before) => (before[0] === is || (!is && isHeld(node)) ? before : [is, is ? null : height])),
     );
-    observer.observe(node);
-    return () => observer.unobserve(node);
+    watching.observe(node);
+    return () => watching.unobserve(node);
   }, [ref]);
   return [near, height];
 }
