@@ -110,7 +110,7 @@ class PanelBackend:
         request, ``news`` if it says that ``other`` models were loaded."""
         news = self.stored.tell() if (data or {}).get("other") else ()
         pair, resolved = self.stored.pair(), self.stored.now()
-        capabilities = pair and pair.capabilities
+        capabilities = pair.capabilities if pair else None
         shown = {
             "version": self.stored.version,
             "pair": pair and pair.key,
@@ -138,7 +138,7 @@ class PanelBackend:
     def keep_settings(self, data: View) -> View:
         """Store what a page's controls show; ``chosen``: the user chose how to draft."""
         pair = self.stored.pair()
-        settings = settings_of(data["settings"], pair and pair.capabilities)
+        settings = settings_of(data["settings"], pair.capabilities if pair else None)
         self.stored.keep(settings, data.get("pair"), chosen=bool(data.get("chosen")))
         return self.panel()
 

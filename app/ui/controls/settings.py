@@ -114,11 +114,9 @@ def typed(options: Mapping[str, Options], capabilities: Capabilities | None) -> 
     """
     made: dict[str, Options] = {}
     for proposer, sent in options.items():
-        offered = capabilities and capabilities.proposer(proposer)
-        own = offered and {
-            each.name: _as(each.kind, sent.get(each.name)) for each in offered.options
-        }
-        values = sent if own is None else own
+        offered = capabilities.proposer(proposer) if capabilities else None
+        own = offered.options if offered else None
+        values = sent if own is None else {x.name: _as(x.kind, sent.get(x.name)) for x in own}
         made[proposer] = {name: value for name, value in values.items() if value is not None}
     return made
 

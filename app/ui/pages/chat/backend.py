@@ -141,7 +141,7 @@ class ChatBackend:
         if sent is None:  # the page did not know any settings yet
             served = self.stored.now()
         else:
-            settings = settings_of(sent, pair and pair.capabilities)
+            settings = settings_of(sent, pair.capabilities if pair else None)
             served = self.stored.resolve_for_page(settings, data.get("pair"))
         changed = [*served.changes, *self.tools.missing(chat, off)]
         begun = self.reply(data, served.settings)

@@ -25,15 +25,15 @@ _USUAL = {"name": USUAL}
 def opponents(runtime: Runtime, loaded: Loaded) -> list[View]:
     """Return the pairs on this machine, and the servers of the catalog."""
     catalog, shown = runtime.catalog, (loaded.target_id, loaded.draft_id)
-    pairs = [
-        each
+    found = [
+        (each.id, each.name)
         for each in catalog.pairs
         if (each.target.id, each.draft and each.draft.id) != shown
         and all(spec is None or runtime.locate(spec) for spec in (each.target, each.draft))
     ]
-    found = [*pairs, *(each for each in catalog.servers if each.id != loaded.target_id)]
-    _, *names = titles(loaded.name, *(each.name for each in found))
-    return [{"id": each.id, "name": name} for each, name in zip(found, names, strict=True)]
+    found += [(each.id, each.name) for each in catalog.servers if each.id != loaded.target_id]
+    _, *names = titles(loaded.name, *(name for _, name in found))
+    return [{"id": id, "name": name} for (id, _), name in zip(found, names, strict=True)]
 
 
 def look(runtime: Runtime, request: LoadRequest) -> View:
