@@ -5,9 +5,9 @@ Definitions follow vLLM and llama.cpp, so that figures can be compared:
     acceptance rate          accepted / drafted (those behind the end of a reply are drafted only)
     mean acceptance length   1 + accepted / rounds          tokens per target pass
     per-position rate        rounds that accepted draft position i / all rounds
-    tokens per second        emitted tokens / seconds in rounds, over the whole reply
+    tokens per second        emitted tokens / seconds in rounds, over the whole reply, and between them
+                             where the draft reads a long prompt there
     time to first token      from taking the request up to the end of the first round
-                             (what the draft reads of a long prompt between rounds is prefill, in neither)
     plain tokens per second  as many rounds that draft nothing as the reply has tokens, by the time they
                              would have taken: each as the controller measured it at that moment, and
                              none longer than the round that was there, which read the weights too
@@ -66,7 +66,7 @@ class Statistics:
     reported_acceptance_length: float | None = None
     """The mean, from an engine that tells it and no rounds."""
     late_prefill_s: float = 0.0
-    """Of ``prefill_s``, what the draft read a long prompt in after the first token, between rounds."""
+    """Of ``decode_s``, what the draft read a long prompt in, between rounds."""
     shared: bool = False
     """Whether drafted and accepted are of more replies than this one; see ``Counted``."""
 
@@ -144,7 +144,7 @@ class Tally:
 
     @property
     def decode_s(self) -> float:
-        """Return the seconds in rounds so far."""
+        """Return the seconds in rounds so far, and between them in the draft's prefill."""
         return self._decode
 
     def add(self, event: Event) -> None:
@@ -153,9 +153,11 @@ class Tally:
             case Started():
                 self._prompt = len(event.prompt_tokens or ())
             case Prefilled():
-                if self._first is not None:
+                if self._first is None:
+                    self._reused, self._prefill = event.reused, event.seconds
+                else:
+                    self._decode += event.seconds - self._prefill - self._late
                     self._late = event.seconds - self._prefill
-                self._reused, self._prefill = event.reused, event.seconds
             case Emitted(round=None):
                 self._unseen(event)
             case Emitted(round=Round() as round):

@@ -146,6 +146,7 @@ class Sequence:
         return RoundLoop(context, launcher, controller, run.stopping, run.speculation.proposer)
 
     def _decode(self, rounds: RoundLoop, preparing: Preparing, member: BatchMember) -> Steps:
+        told = preparing.prefilled
         while self._goes_on(rounds):
             if (work := rounds.launch()) is not None:
                 yield work
@@ -156,6 +157,8 @@ class Sequence:
                 _compute(preparing, member, _CHUNKS_A_ROUND if alone else 1)
                 if preparing.finished:
                     self.publish(preparing.prefilled)
+        if not (preparing.finished or preparing.prefilled is told):
+            self.publish(preparing.prefilled)  # the reply ended before
 
     def _goes_on(self, rounds: RoundLoop) -> bool:
         return not (rounds.ended or self.processor.stopped or self.cancelled())

@@ -101,8 +101,9 @@ def test_a_reply_counted_by_hand() -> None:
 def test_what_the_draft_reads_after_the_first_token_is_told_apart() -> None:
     first, again = emitted(0, 0, timing=Timing(0.0, 0.02, 0.03)), Prefilled(5, 3, 0.8)
     figures = folded(*REPLY[:3], first, again, *REPLY[4:])
-    assert figures.prefill_s == 0.8
+    assert figures.prefill_s == 0.5
     assert figures.late_prefill_s == pytest.approx(0.3)
+    assert figures.decode_s == pytest.approx(folded(*REPLY[:3], first, *REPLY[4:]).decode_s + 0.3)
     assert figures.time_to_first_token_s == pytest.approx(0.53)
     assert folded(*REPLY).late_prefill_s == 0
     assert (figures + figures).late_prefill_s == pytest.approx(0.6)

@@ -221,9 +221,9 @@ def summary(statistics: Statistics) -> str:
         parts.append(f"mean acceptance length {statistics.mean_acceptance_length:.2f}")
     if statistics.time_to_first_token_s is not None:
         parts.append(f"first token after {statistics.time_to_first_token_s * 1000:.0f} ms")
-    if statistics.late_prefill_s:  # in neither of these figures
+    if statistics.late_prefill_s:
         parts.append(
-            f"then {statistics.late_prefill_s * 1000:.0f} ms to read the prompt in the draft"
+            f"later {statistics.late_prefill_s * 1000:.0f} ms to read the prompt in the draft"
         )
     if statistics.telling_speedup:
         parts.append(f"{times(statistics.telling_speedup)} the speed without drafting")

@@ -43,7 +43,7 @@ function More({ stats, drafted }: { stats: Stats; drafted: boolean }) {
     stats.late_prefill_s && [
       "late_prefill_s",
       seconds(stats.late_prefill_s),
-      "after it for the draft to read the prompt, not in tokens/s",
+      "after it for the draft to read the prompt, counted in tokens/s",
     ],
   ].filter((row) => Array.isArray(row));
   return (

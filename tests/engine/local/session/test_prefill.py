@@ -101,7 +101,11 @@ def test_a_reply_that_ends_early_leaves_the_rest_of_the_drafts_prefill(
     draft = session.resources.draft
     assert isinstance(draft, TableModel)
     answered(session, replace(by_speed(prompt), max_tokens=1))
-    assert draft.fed < len(prompt) / 2
+    assert draft.fed == 0
+    events, _ = answered(session, replace(by_speed(prompt), max_tokens=2))
+    assert 0 < draft.fed < len(prompt) - 1
+    first, late = (event.seconds for event in events if isinstance(event, Prefilled))
+    assert first < late  # what was done of it is told
     assert len(answered(session, by_speed(prompt))[1].token_ids) == 20
     assert draft.fed >= len(prompt) - 1
 
