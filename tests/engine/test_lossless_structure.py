@@ -164,7 +164,7 @@ def masked_p(
     model, context = session.target.model, Context(prompt)
     context.tokens += behind
     logits = model.forward(context.tokens, model.new_state(len(context.tokens)), last=1)
-    constraint = Constraint(session.grammars.start(FIRST_TWO), context)
+    constraint = Constraint(session.grammars.compiled(FIRST_TWO).start(), context)
     sampler = Sampler(
         sampling, AcceptanceRule.REJECTION, 0, context, model.info.vocabulary, mask=constraint
     )
@@ -236,7 +236,7 @@ def test_forced_tokens_make_no_draft_longer_than_its_budget_or_its_proposer_did(
     """After recalled text longer than its budget's depth, forced tokens were appended without end."""
     session, recalled = embedded(), "Once upon a time"
     grammar = Grammar(GrammarKind.REGEX, recalled + " there was a tale" * 20)
-    constraint = Constraint(session.grammars.start(grammar), Context(()))
+    constraint = Constraint(session.grammars.compiled(grammar).start(), Context(()))
     fitting, forbidden = (session.codec.encode(text, special=False) for text in (recalled, "!"))
     for depth in (2, len(fitting) + 3):
         draft = deterministic((*fitting, *forbidden), "predicted")

@@ -172,11 +172,10 @@ class BatchMember:
         if self._preparing is None or self._preparing.finished:
             return 0.0
         assert self._auto is not None
+        verify = self._batch.costs.verify
         drafters = [member.draft_times for member in self._auto.members.values()]
-        token_s = max(
-            (times(1) for times in drafters if times.known),
-            default=ASSUMED * self._batch.costs.verify(1),
-        )
+        known = (times(1) for times in drafters if times.known)
+        token_s = max(known, default=ASSUMED * verify(1))
         unread = self._preparing.left + self._emitted
         seconds = self._statistics.prefill_s(unread, token_s / _PREFILL_SPEED)
         left = max(self._undrafted + self._emitted, _LEAST_LEFT)
