@@ -34,6 +34,13 @@ class Tool:
                 f"tools: the name {self.name[:80]!r} must have 1 to 64 letters, digits, '_', "
                 "'-' or '.'.",
             )
+        try:
+            json.dumps(self.schema, allow_nan=False)
+        except ValueError as error:
+            why = "are no JSON, which has neither NaN nor Infinity."
+            raise InvalidRequest(
+                "tools", f"tools: the parameters of {self.name!r} {why}"
+            ) from error
 
     @property
     def schema(self) -> dict[str, Any]:

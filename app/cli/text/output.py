@@ -223,7 +223,7 @@ def summary(statistics: Statistics) -> str:
         parts.append(f"first token after {statistics.time_to_first_token_s * 1000:.0f} ms")
     if statistics.late_prefill_s:
         parts.append(
-            f"later {statistics.late_prefill_s * 1000:.0f} ms to read the prompt in the draft"
+            f"then {statistics.late_prefill_s * 1000:.0f} ms for the draft to read the prompt"
         )
     if statistics.telling_speedup:
         parts.append(f"{times(statistics.telling_speedup)} the speed without drafting")

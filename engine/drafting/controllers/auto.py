@@ -215,6 +215,11 @@ class Auto:
         self._tried.clear()
         self._ended = self._clock()
 
+    @property
+    def recalls(self) -> bool:
+        """Whether recalled text may draft in the drafters' place."""
+        return self._recall is not None
+
     def refresh_times(self) -> None:
         """Look up the times of rounds again before they are used."""
         for cache in (self._times, self._options, self._tries, self._recall_s):
@@ -366,10 +371,10 @@ class Auto:
         if self._beside.requests:
             title += f"{1 + self._beside.requests} requests: "
         if leader.name is None:
-            if needed is None:
-                return f"{title}drafting paused: it cannot be faster here"
             if self._prefill_s:
                 return f"{title}drafting waits: reading the prompt first pays in longer replies"
+            if needed is None:
+                return f"{title}drafting paused: it cannot be faster here"
             share = percent(expected or 0.0)
             return f"{title}drafting paused: needs {percent(needed)} accepted, expecting {share}"
         tokens = "1 token" if depth == 1 else f"up to {depth} tokens"

@@ -19,6 +19,7 @@ from engine.drafting.controllers.proposer_statistics import ProposerStatistics
 from engine.drafting.controllers.times import Costs
 from engine.drafting.preparing import Preparing
 from engine.events import Budget, Round
+from engine.values import MAX_ROWS
 
 _KEPT_SPEED = 0.5
 """Share of their speed that replies keep while a prompt is prefilled beside them."""
@@ -29,6 +30,8 @@ _SHORT = 128
 """Tokens that a proposer prefills at once for a request that runs alone: the wait is short."""
 _LEAST_LEFT = 128
 """Tokens that a reply is assumed to go on for, unless its limit is nearer, while its proposer waits."""
+_RECENT = 0.2
+"""Share of the last round in the mean of recent ones: about five matter."""
 _PREFILL_SPEED = 4
 """Assumed speed of prefill in drafted tokens, until it was measured."""
 
@@ -113,6 +116,8 @@ class BatchMember:
         self._seen, self._alone = batch.changes, batch.running < 2
         self._preparing: Preparing | None = None
         self._wants_draft = False
+        # Of recent rounds, the mean; recalled text may first show what it brings.
+        self._tokens_a_round = float(MAX_ROWS) if self._auto and self._auto.recalls else 0.0
         self._limit = self._emitted = self._undrafted = 0
 
     @property
@@ -127,9 +132,9 @@ class BatchMember:
     def prefills_at_once(self, tokens: int) -> bool:
         """Return whether the proposer prefills ``tokens`` before the first round.
 
-        Otherwise it does so between later rounds, once drafts are expected to pay for it: in a short
-        reply to a long prompt, never. With a fixed depth it does not wait, since words may depend on the
-        depth (``rejection``), and must not on other requests.
+        Otherwise it does so between later rounds, once drafts are expected to pay for it, and to bring
+        more than recalled text does: in a short reply to a long prompt, never. With a fixed depth it does
+        not wait, since words may depend on the depth (``rejection``), and must not on other requests.
         """
         return self._auto is None or (self._batch.running < 2 and tokens <= _SHORT)
 
@@ -192,13 +197,16 @@ class BatchMember:
             return Budget(0, 0)
         else:
             budget = self._auto.budget(batch.beside(self), prefill_s=self._prefill_s)
-        if budget.depth and not self._prefilled:
-            self._wants_draft = True
-            return replace(budget, depth=0, nodes=0)
-        return budget
+        if self._prefilled:
+            return budget
+        leader = self._auto.leader
+        brings = leader is not None and leader.tokens > self._tokens_a_round
+        self._wants_draft = budget.depth > 0 and brings
+        return replace(budget, depth=0, nodes=0)
 
     def observe(self, round: Round) -> None:
         self._emitted += round.emitted
+        self._tokens_a_round += _RECENT * (round.emitted - self._tokens_a_round)
         if self._auto is None:
             self.inner.observe(round)
         elif not (self._alone or self._may_draft):

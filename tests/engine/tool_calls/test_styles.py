@@ -335,3 +335,11 @@ def test_a_choice_of_a_tool_that_is_not_there_is_refused() -> None:
         grammar_of_calls(TOOLS, ToolChoice(name="sub"), HERMES, {})
     with pytest.raises(InvalidRequest, match="letters"):
         Tool('x", "')
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf")])
+def test_parameters_that_json_cannot_say_are_refused(number: float) -> None:
+    """With the choice none they were refused by the store, after the reply."""
+    schema = json.dumps({**SUM, "minimum": number})
+    with pytest.raises(InvalidRequest, match="the parameters of 'add' are no JSON"):
+        Tool("add", "", schema)

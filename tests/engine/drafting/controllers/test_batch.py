@@ -12,7 +12,7 @@ from engine.drafting.controllers.auto import Auto
 from engine.drafting.controllers.batch import BatchController, BatchMember
 from engine.drafting.controllers.factory import Fixed
 from engine.drafting.controllers.proposer_statistics import ProposerStatistics
-from engine.drafting.controllers.times import Costs
+from engine.drafting.controllers.times import Costs, Times
 from engine.drafting.preparing import Preparing
 from engine.events import Budget, Origin, Round, Timing, Tree
 from engine.values import MAX_ROWS
@@ -148,6 +148,22 @@ def test_beside_others_a_proposer_reads_the_prompt_before_it_drafts() -> None:
             assert late.budget().depth == 0 and late.wants_prefill
             unread.read()
             assert not late.wants_prefill and late.budget().depth > 0
+
+
+def test_while_recalled_text_brings_more_the_drafter_does_not_read() -> None:
+    """The prompt was read in the draft, which then drafted nothing: all was recalled."""
+    batch, _, stack = crowd(0, flat, 0.001, 0.9)
+    with stack, batch.joined():
+        late = join(batch, batch.costs, 0.001, 0.9)
+        late._auto._recall = "suffix", Times(proportional=True)  # type: ignore[union-attr]
+        late = BatchMember(late.inner, batch, late._statistics, 8, may_draft=True)
+        with late.decoding(Unread(10), 1000):
+            for emitted, reads in ((12, False), (12, False), (1, True)):
+                for _ in range(30):
+                    budget = late.budget()
+                    late.observe(replace(round_of(budget), emitted=emitted))
+                late.budget()
+                assert late.wants_prefill == reads
 
 
 def test_proposers_read_one_after_the_other() -> None:
