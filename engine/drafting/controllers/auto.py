@@ -129,8 +129,8 @@ class Auto:
             member.begin()
 
     def budget(self, beside: OtherRequests | None = None, *, prefill_s: float = 0.0) -> Budget:
-        """Return how far the next round may draft, ``beside`` others. ``prefill_s``: of a
-        proposer that must prefill before it drafts, the seconds per token that the reply goes on for."""
+        """Return how far the next round may draft, ``beside`` others. ``prefill_s``: if the
+        proposer must prefill first, the seconds of that per token still expected of the reply."""
         if beside is None:
             beside = OtherRequests()
             if self._ended:

@@ -171,7 +171,7 @@ class BatchMember:
     def _prefill_s(self) -> float:
         """The seconds of the proposer's prefill, for which all wait, per remaining token.
 
-        A reply is assumed to go on for as long as there was none of its drafts: then a useless prefill
+        A reply is assumed to go on for as long as it has gone on without drafts: then a useless prefill
         costs no more than was lost by not drafting before.
         """
         if self._preparing is None or self._preparing.finished:
